@@ -80,9 +80,25 @@ fn not_explained(word: &str, error: ConnectError) -> Failure {
     }
 }
 
-/// Asks the controller.
+/// Asks the controller why a job waits, and what would start it sooner.
 pub(crate) fn ask(client: &mut Client, id: JobId) -> Result<Box<Explanation>, ConnectError> {
-    match client.query(Query::Why(id))? {
+    answered(client, id, false)
+}
+
+/// Asks the controller why a job waits.
+pub(crate) fn ask_briefly(
+    client: &mut Client,
+    id: JobId,
+) -> Result<Box<Explanation>, ConnectError> {
+    answered(client, id, true)
+}
+
+fn answered(
+    client: &mut Client,
+    job: JobId,
+    is_brief: bool,
+) -> Result<Box<Explanation>, ConnectError> {
+    match client.query(Query::Why { job, is_brief })? {
         Response::Why(explanation) => Ok(explanation),
         other => Err(unexpected(&other)),
     }

@@ -28,7 +28,7 @@ pub(crate) struct ChangeTurn(#[expect(dead_code)] [Option<OwnedSemaphorePermit>;
 impl ChangeTurns {
     /// Waits until no other change of this user's is under way, then for the leave to serve a request, then until no change of the
     /// job is. In that order: who waits for another change of their own keeps none of their leaves, and a job's turn is had by who
-    /// waits for nothing more.
+    /// waits for no leave more. Who may not change the job (`None`) takes no turn of it from those who may.
     ///
     /// # Errors
     /// The client has gone meanwhile, or the job cannot be looked at.
@@ -37,12 +37,15 @@ impl ChangeTurns {
         uid: u32,
         check_client: impl Fn() -> io::Result<()>,
         leave: impl Future<Output = L>,
-        job: impl Future<Output = io::Result<JobId>>,
+        job: impl Future<Output = io::Result<Option<JobId>>>,
     ) -> io::Result<(ChangeTurn, L)> {
         let of_user = self.turn(Of::User(uid)).await;
         check_client()?;
         let leave = leave.await;
-        let of_job = self.turn(Of::Job(job.await?)).await;
+        let of_job = match job.await? {
+            Some(job) => self.turn(Of::Job(job)).await,
+            None => None,
+        };
         check_client()?;
         Ok((ChangeTurn([of_job, of_user]), leave))
     }
@@ -68,7 +71,7 @@ mod tests {
     use std::task::{Context, Poll, Waker};
 
     async fn take(turns: &ChangeTurns, uid: u32, job: u64) -> ChangeTurn {
-        let job = async move { Ok(JobId(job)) };
+        let job = async move { Ok(Some(JobId(job))) };
         let taken = turns.take(uid, || Ok(()), async {}, job).await;
         taken.expect("the client is there").0
     }
@@ -107,6 +110,21 @@ mod tests {
         assert!(second.as_mut().poll(&mut context).is_ready());
     }
 
+    /// Any user held up the changes of any job: the turn was taken before it was known whether the user may change the job.
+    #[test]
+    fn who_may_not_change_a_job_takes_no_turn_of_it() {
+        let turns = ChangeTurns::default();
+        let mut context = Context::from_waker(Waker::noop());
+        let of_none = || turns.take(1000, || Ok(()), async {}, async { Ok(None) });
+        let Poll::Ready(Ok(foreign)) = pin!(of_none()).poll(&mut context) else {
+            panic!("nobody is before it");
+        };
+        assert!(pin!(take(&turns, 1001, 1)).poll(&mut context).is_ready());
+        // Their own wait all the same.
+        assert!(pin!(of_none()).poll(&mut context).is_pending());
+        drop(foreign);
+    }
+
     /// Changes that waited kept all leaves of their user, who could do nothing else, and were carried out when nobody waited for them
     /// any more.
     #[test]
@@ -123,7 +141,7 @@ mod tests {
             false => Err(io::ErrorKind::ConnectionAborted.into()),
         };
         let leave = async { has_leave.set(true) };
-        let mut second = pin!(turns.take(1000, check, leave, async { Ok(JobId(2)) }));
+        let mut second = pin!(turns.take(1000, check, leave, async { Ok(Some(JobId(2))) }));
         assert!(second.as_mut().poll(&mut context).is_pending());
         assert!(!has_leave.get());
         is_there.set(false);

@@ -456,13 +456,17 @@ impl Connection {
         if let Some(refusal) = mail_address::refusal(&command) {
             return self.refuse(refusal.code, refusal.detail).await;
         }
-        // Until it is done: the next change is looked at with it.
-        let (_turn, _leave) = waits::change_turn(self, &command).await?;
+        // Until it is done: the next change is looked at with it. No longer, since a client may take its time to read the answer.
+        let (turn, _leave) = waits::change_turn(self, &command).await?;
         let (identity, remarks) = match self.verified(&mut command).await {
             Ok(verified) => verified,
-            Err(refusal) => return self.refuse_command(command, refusal).await,
+            Err(refusal) => {
+                drop(turn);
+                return self.refuse_command(command, refusal).await;
+            }
         };
         if let Some(refusal) = mail_address::refusal(&command) {
+            drop(turn);
             return self.refuse(refusal.code, refusal.detail).await;
         }
         if matches!(command, UserCommand::Reconfigure) {
@@ -492,6 +496,7 @@ impl Connection {
             reply: ReplyTo::Task(reply, self.place),
         })?;
         let mut reply = answer.await.map_err(|_| stopping())?;
+        drop(turn);
         remarks.add_to(&mut reply);
         if let Reply::Submitted { id, .. } = &reply
             && is_held

@@ -20,8 +20,8 @@ use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::spec::JobSpec;
 use muster_proto::client::{JobFilter, Response};
 use muster_proto::frame;
-use muster_sched::explain;
 use muster_sched::forecast::{Bounds, Forecast, forecast, would_start, would_start_together};
+use muster_sched::{explain, explain_briefly};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -50,7 +50,13 @@ const EVERYBODY: u32 = u32::MAX;
 enum ForecastTask {
     /// Expected starts, of a state of this position or a later one.
     Starts(Position),
-    Why(JobId, Identity, Outbox),
+    Why {
+        job: JobId,
+        /// Without what would start it sooner.
+        is_brief: bool,
+        identity: Identity,
+        out: Outbox,
+    },
     Try(Identity, Vec<JobSpec>, Place, oneshot::Sender<Reply>),
 }
 
@@ -175,10 +181,16 @@ impl Forecaster {
         answered.into_iter().map(|(_, asked)| asked).collect()
     }
 
-    /// Why a job waits, if it is in the scope of the user who asks.
-    pub(crate) fn explain(&self, identity: Identity, job: JobId, out: Outbox) {
-        self.tasks
-            .push(identity.uid, ForecastTask::Why(job, identity, out));
+    /// Why a job waits, if it is in the scope of the user who asks; without what would start it sooner if that is not asked for.
+    pub(crate) fn explain(&self, identity: Identity, job: JobId, is_brief: bool, out: Outbox) {
+        let uid = identity.uid;
+        let task = ForecastTask::Why {
+            job,
+            is_brief,
+            identity,
+            out,
+        };
+        self.tasks.push(uid, task);
     }
 
     /// When a job would start, or the components of a heterogeneous one.
@@ -228,7 +240,12 @@ fn work(tasks: &Tasks, to_replica: &Sender<ToReplica>) {
                     return;
                 }
             }
-            ForecastTask::Why(job, identity, out) => explain_job(&state, job, &identity, &out),
+            ForecastTask::Why {
+                job,
+                is_brief,
+                identity,
+                out,
+            } => explain_job(&state, job, is_brief, &identity, &out),
             ForecastTask::Try(identity, specs, place, reply) => {
                 let answer = tried(&state, &identity, &specs);
                 if let Some(first) = specs.first() {
@@ -243,9 +260,13 @@ fn work(tasks: &Tasks, to_replica: &Sender<ToReplica>) {
     }
 }
 
-fn explain_job(state: &State, job: JobId, identity: &Identity, out: &Outbox) {
+fn explain_job(state: &State, job: JobId, is_brief: bool, identity: &Identity, out: &Outbox) {
     let scope = JobScope::of(state, identity);
     let shown = Some(job).filter(|id| scope.shows(state, *id));
+    let explain = match is_brief {
+        true => explain_briefly,
+        false => explain,
+    };
     let explained = caught(|| explain(state, shown?, now(), &View::of(state, identity)));
     let response = match explained {
         Ok(Some(explanation)) => Response::Why(Box::new(explanation)),

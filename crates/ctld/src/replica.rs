@@ -343,8 +343,9 @@ impl Replica {
             Query::Jobs(filter) | Query::Listing(filter) => {
                 self.list(identity, query, filter, out);
             }
-            Query::Why(job) => {
-                self.forecaster.explain(identity.clone(), *job, out.clone());
+            Query::Why { job, is_brief } => {
+                self.forecaster
+                    .explain(identity.clone(), *job, *is_brief, out.clone());
             }
             Query::Cluster => drop(answer::cluster(&self.state, identity, &mut send_part)),
             Query::Partitions => {

@@ -1,7 +1,8 @@
 //! Verifiers of the site: processes that see each submission and each change of a job before the writer does. They live on
 //! and serve one request at a time; requests wait here for a free one, users in turn, and none has more than half of
-//! them. A process that fails or takes too long is killed and replaced: what it was asked fails or passes as the site
-//! says, and nobody else waits for it. Nothing here runs a site's code or decides what a user may do.
+//! them; a change goes before submissions of its user that wait, since changes of its job wait for it. A process that fails
+//! or takes too long is killed and replaced: what it was asked fails or passes as the site says, and nobody else waits for
+//! it. Nothing here runs a site's code or decides what a user may do.
 
 mod jsv_process;
 mod pools;
@@ -40,15 +41,73 @@ struct Inside {
     idle: Vec<Worker>,
     /// Those that are idle, busy or being started.
     alive: usize,
-    queue: FairQueue<oneshot::Sender<Worker>>,
+    /// Whose turn it is: one for each request that is not parked.
+    queue: FairQueue<()>,
     /// How many each user has.
     running: HashMap<u32, usize>,
-    /// Requests of users who have as many as they may.
-    parked: HashMap<u32, VecDeque<oneshot::Sender<Worker>>>,
+    /// The number of requests of users who have as many as they may.
+    parked: HashMap<u32, usize>,
+    /// Who waits, in the order in which a user's are served.
+    waiting: HashMap<u32, VecDeque<oneshot::Sender<Worker>>>,
     /// The text that was good last.
     last_good: Option<ByteVec>,
     /// Why none could be started last.
     fault: Option<String>,
+}
+
+impl Inside {
+    /// A request waits; `most` is what a user may have at the same time. A change is its user's next: changes
+    /// of the same job by others wait until it is done, and its user has no other change that waits here.
+    fn ask(&mut self, uid: u32, turn: oneshot::Sender<Worker>, is_change: bool, most: usize) {
+        let waiting = self.waiting.entry(uid).or_default();
+        match is_change {
+            true => waiting.push_front(turn),
+            false => waiting.push_back(turn),
+        }
+        match self.running.get(&uid).copied().unwrap_or_default() < most {
+            true => self.queue.push(uid, ()),
+            false => *self.parked.entry(uid).or_default() += 1,
+        }
+    }
+
+    /// The next request that may have a process.
+    fn next(&mut self, most: usize) -> Option<(u32, oneshot::Sender<Worker>)> {
+        loop {
+            let (uid, ()) = self.queue.pop()?;
+            if self.running.get(&uid).copied().unwrap_or_default() >= most {
+                *self.parked.entry(uid).or_default() += 1;
+                continue;
+            }
+            let Some(waiting) = self.waiting.get_mut(&uid) else {
+                continue;
+            };
+            let next = waiting.pop_front();
+            if waiting.is_empty() {
+                self.waiting.remove(&uid);
+            }
+            if let Some(turn) = next {
+                return Some((uid, turn));
+            }
+        }
+    }
+
+    /// A request of a user's has ended.
+    fn finished(&mut self, uid: u32, took_ns: u64) {
+        self.queue.charge(uid, took_ns);
+        if let Some(count) = self.running.get_mut(&uid) {
+            *count -= 1;
+            if *count == 0 {
+                self.running.remove(&uid);
+            }
+        }
+        if let Some(parked) = self.parked.get_mut(&uid) {
+            *parked -= 1;
+            if *parked == 0 {
+                self.parked.remove(&uid);
+            }
+            self.queue.push(uid, ());
+        }
+    }
 }
 
 impl Pool {
@@ -93,7 +152,7 @@ impl Pool {
         answer: impl Fn(Question) -> A,
     ) -> Result<Verdict, String> {
         let uid = subject.uid;
-        let mut lease = self.lease(uid).await?;
+        let mut lease = self.lease(uid, subject.change.is_some()).await?;
         let bound = self.settings.time_limit + GRACE;
         let talk = lease.talk(subject, answer);
         let ended = match tokio::time::timeout(bound, talk).await {
@@ -119,16 +178,10 @@ impl Pool {
     }
 
     /// Waits for a process.
-    async fn lease(self: &Rc<Pool>, uid: u32) -> Result<Lease, String> {
+    async fn lease(self: &Rc<Pool>, uid: u32, is_change: bool) -> Result<Lease, String> {
         let (turn, ready) = oneshot::channel();
-        {
-            let mut inside = self.inside.borrow_mut();
-            let has = inside.running.get(&uid).copied().unwrap_or_default();
-            match has < self.of_one_user() {
-                true => inside.queue.push(uid, turn),
-                false => inside.parked.entry(uid).or_default().push_back(turn),
-            }
-        }
+        let most = self.of_one_user();
+        self.inside.borrow_mut().ask(uid, turn, is_change, most);
         self.serve_waiting();
         self.start_missing();
         let Ok(worker) = ready.await else {
@@ -152,14 +205,9 @@ impl Pool {
         let mut inside = self.inside.borrow_mut();
         let most = self.of_one_user();
         while !inside.idle.is_empty() {
-            let Some((uid, turn)) = inside.queue.pop() else {
+            let Some((uid, turn)) = inside.next(most) else {
                 return;
             };
-            let has = inside.running.get(&uid).copied().unwrap_or_default();
-            if has >= most {
-                inside.parked.entry(uid).or_default().push_back(turn);
-                continue;
-            }
             let Some(worker) = inside.idle.pop() else {
                 return;
             };
@@ -209,6 +257,7 @@ impl Pool {
                     // Who waits learns it.
                     inside.queue = FairQueue::default();
                     inside.parked.clear();
+                    inside.waiting.clear();
                 }
             }
         }
@@ -273,22 +322,7 @@ impl Drop for Lease {
         let pool = &self.pool;
         let mut inside = pool.inside.borrow_mut();
         let took = u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        inside.queue.charge(self.uid, took);
-        if let Some(count) = inside.running.get_mut(&self.uid) {
-            *count -= 1;
-            if *count == 0 {
-                inside.running.remove(&self.uid);
-            }
-        }
-        if let Some(parked) = inside.parked.get_mut(&self.uid) {
-            let next = parked.pop_front();
-            if parked.is_empty() {
-                inside.parked.remove(&self.uid);
-            }
-            if let Some(turn) = next {
-                inside.queue.push(self.uid, turn);
-            }
-        }
+        inside.finished(self.uid, took);
         match self.worker.take() {
             Some(worker) if self.is_well && !pool.closed.get() => inside.idle.push(worker),
             worker => {
@@ -299,5 +333,46 @@ impl Drop for Lease {
         drop(inside);
         pool.serve_waiting();
         pool.start_missing();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A change kept the turn of its job while it waited for all that its user had submitted before, each with a script that takes
+    /// its time: nobody else could change the job.
+    #[test]
+    fn a_change_goes_before_what_its_user_submits() {
+        let mut inside = Inside::default();
+        let mut clients = Vec::new();
+        let mut ask = |inside: &mut Inside, uid: u32, is_change: bool| {
+            let (turn, ready) = oneshot::channel();
+            inside.ask(uid, turn, is_change, 1);
+            clients.push(ready);
+        };
+        (0..4).for_each(|_| ask(&mut inside, 1000, false));
+        let (uid, _first) = inside.next(1).expect("one waits");
+        *inside.running.entry(uid).or_default() += 1;
+        ask(&mut inside, 1000, true);
+        assert!(inside.next(1).is_none(), "the user has as many as it may");
+        clients.truncate(4);
+        inside.finished(1000, 1);
+        let served: Vec<bool> = std::iter::from_fn(|| inside.next(1))
+            .map(|(_, turn)| turn.is_closed())
+            .collect();
+        assert_eq!(served, [true], "it is the change, whose client has gone");
+        // Each of the rest gets its turn.
+        let mut rest = 0;
+        loop {
+            inside.running.insert(1000, 1);
+            inside.finished(1000, 1);
+            let Some(_turn) = inside.next(1) else {
+                break;
+            };
+            rest += 1;
+        }
+        assert_eq!(rest, 3);
+        assert!(inside.waiting.is_empty() && inside.parked.is_empty());
     }
 }

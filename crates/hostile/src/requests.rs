@@ -450,7 +450,13 @@ fn queries(ids: &Ids) -> Vec<(Rights, Query)> {
         (Anyone, Query::Priorities),
         (Anyone, Query::Licenses),
         (Anyone, Query::Listing(filter())),
-        (Anyone, Query::Why(ids.pending)),
+        (
+            Anyone,
+            Query::Why {
+                job: ids.pending,
+                is_brief: false,
+            },
+        ),
         (Anyone, Query::Crontab { uid: None }),
         (Anyone, Query::JobCounts),
         (

@@ -193,7 +193,15 @@ pub enum Query {
     Listing(#[n(0)] JobFilter),
     /// Why a job waits, and what would start it sooner: one [`Response::Why`].
     #[n(240)]
-    Why(#[n(0)] JobId),
+    Why {
+        /// Which job.
+        #[n(0)]
+        job: JobId,
+        /// What would start it sooner, which takes a forecast for each change, is not asked for.
+        #[n(1)]
+        #[cbor(default)]
+        is_brief: bool,
+    },
     /// A crontab: one [`Response::Crontab`]. The caller's own; of others an operator.
     #[n(400)]
     Crontab {

@@ -51,7 +51,7 @@ impl From<&Query> for AccessRequest {
             Query::Changes(_) => AccessRequest::Changes,
             Query::Licenses => AccessRequest::Licenses,
             Query::Listing(_) => AccessRequest::Listing,
-            Query::Why(_) => AccessRequest::Why,
+            Query::Why { .. } => AccessRequest::Why,
             Query::Crontab { .. } => AccessRequest::Crontab,
         }
     }

@@ -8,6 +8,7 @@ use crate::event::Event;
 use crate::state::State;
 use muster_model::command::Reply;
 use muster_model::config::{JobDefaults, OverSubscribe, PartitionConfig, PartitionState};
+use muster_model::hostlist;
 use muster_model::job::JobState;
 use muster_model::limits::{NAME_BYTES_MAX, TEXT_BYTES_MAX};
 use muster_model::refusal::{Refusal, RefusalCode};
@@ -16,6 +17,9 @@ use muster_model::time::TimeLimit;
 
 /// Jobs that share a resource when `OverSubscribe` gives no number.
 const SHARES: u32 = 4;
+
+/// Hosts that `AllocNodes` names, as in slurm.conf.
+const HOSTS_MAX: usize = 100_000;
 
 /// Highest priority tier and job factor.
 const PRIORITY_MAX: u32 = 65_533;
@@ -71,6 +75,11 @@ fn has_value(state: &State, partition: &PartitionConfig, key: &str, value: &str)
     same.nodes_text.clone_from(&partition.nodes_text);
     same.takes_all = partition.takes_all;
     same.takes_features.clone_from(&partition.takes_features);
+    let hosts = |list: &[String]| sorted(&each_host(list));
+    if hosts(&same.alloc_nodes) != hosts(&partition.alloc_nodes) {
+        return false;
+    }
+    same.alloc_nodes.clone_from(&partition.alloc_nodes);
     same == *partition
 }
 
@@ -193,7 +202,7 @@ fn set(
         "denyaccounts" => partition.deny_accounts = pair.denied(),
         "allowqos" => partition.allow_qos = pair.list(),
         "denyqos" => partition.deny_qos = pair.denied(),
-        "allocnodes" => partition.alloc_nodes = pair.list(),
+        "allocnodes" => partition.alloc_nodes = pair.hosts()?,
         "prioritytier" => partition.priority_tier = pair.priority()?,
         "priorityjobfactor" => partition.priority_job_factor = pair.priority()?,
         "default" => partition.default = pair.yes()?,
@@ -233,6 +242,14 @@ fn set(
         }
     }
     Ok(())
+}
+
+/// Hosts one by one: a partition that was changed at run time may have lists as they were written.
+fn each_host(list: &[String]) -> Vec<String> {
+    let of = |text: &String| {
+        hostlist::parse_limited(text, HOSTS_MAX).unwrap_or_else(|_| vec![text.clone()])
+    };
+    list.iter().flat_map(of).collect()
 }
 
 /// One `Key=Value`.
@@ -295,6 +312,15 @@ impl Pair<'_> {
         }
         let words = self.value.split(',').filter(|word| !word.is_empty());
         words.map(str::to_owned).collect()
+    }
+
+    /// Hosts, of which a list may have ranges.
+    fn hosts(&self) -> Result<Vec<String>, Refusal> {
+        if self.value.is_empty() || self.is("ALL") || self.is("NONE") {
+            return Ok(Vec::new());
+        }
+        hostlist::parse_limited(self.value, HOSTS_MAX)
+            .map_err(|why| self.wrong(&format!("a list of hosts ({why})")))
     }
 
     /// Who is denied something. `none` stays as it is, as with Slurm, which shows it: nobody is called so.

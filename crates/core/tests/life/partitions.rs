@@ -139,6 +139,32 @@ fn partitions_are_made_and_removed() {
     world.check_replay();
 }
 
+/// A range was one host whose name nothing has: no job came from any.
+#[test]
+fn hosts_that_jobs_may_come_from_are_set_as_ranges() {
+    let mut world = World::new();
+    let mut hosts = |value: &str| {
+        world.must(
+            0,
+            UserCommand::UpdatePartition {
+                name: "batch".into(),
+                pairs: vec![("AllocNodes".into(), value.into())],
+                read: Vec::new(),
+            },
+        );
+        let partition = world.state.partition("batch").unwrap();
+        partition.alloc_nodes.join(" ")
+    };
+    assert_eq!(hosts("login[1-2],gate"), "login1 login2 gate");
+    assert_eq!(hosts("all"), "");
+    let wrong = UserCommand::UpdatePartition {
+        name: "batch".into(),
+        pairs: vec![("AllocNodes".into(), "login[1-".into())],
+        read: Vec::new(),
+    };
+    assert_eq!(world.refused(0, wrong), RefusalCode::InvalidValue);
+}
+
 /// Two administrators who add a node each at the same time have both added one, or one of them is refused.
 #[test]
 fn a_change_of_what_has_changed_meanwhile_is_refused() {
@@ -168,6 +194,9 @@ fn a_change_of_what_has_changed_meanwhile_is_refused() {
         ("Nodes", "n[1-2]", ""),
         ("Nodes", "", "ALL"),
         ("Nodes", "n[1-3]", "n1"),
+        ("AllocNodes", "ALL", "login[1-3]"),
+        ("AllocNodes", "login[1-3]", "login[2-4]"),
+        ("AllocNodes", "login4,login[2-3]", "ALL"),
     ] {
         world.must(0, update((key, value), (key, read)));
         assert_eq!(

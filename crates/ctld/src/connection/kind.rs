@@ -55,7 +55,7 @@ pub(super) fn kind(body: &RequestBody) -> &'static str {
             Query::JobCounts => "REQUEST_JOB_STATE",
             Query::Changes(_) => "MUSTER_CHANGES",
             Query::Priorities => "REQUEST_PRIORITY_FACTORS",
-            Query::Why(_) => "REQUEST_JOB_INFO_SINGLE",
+            Query::Why { .. } => "REQUEST_JOB_INFO_SINGLE",
             Query::Crontab { .. } => "REQUEST_CRONTAB",
         },
         RequestBody::WaitStarted(_) | RequestBody::WaitEnded(_) => "REQUEST_JOB_READY",

@@ -74,7 +74,10 @@ fn shutdown_subject(nodes: bool) -> &'static str {
 /// Audit subject of a query.
 fn query_subject(query: &Query) -> String {
     match query {
-        Query::Script(job) | Query::Environment(job) | Query::Allocation(job) | Query::Why(job) => {
+        Query::Script(job)
+        | Query::Environment(job)
+        | Query::Allocation(job)
+        | Query::Why { job, .. } => {
             format!("job {job}")
         }
         Query::ResetDiag => "counters".into(),

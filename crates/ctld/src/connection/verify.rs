@@ -27,21 +27,30 @@ use std::rc::Rc;
 const ADMIN_COMMENT: &str = "admin-comment";
 
 /// What a change is of, if a script sees it.
-pub(super) fn seen_change(shared: &Shared, command: &UserCommand) -> Option<JobId> {
+pub(super) fn seen_change(shared: &Shared, command: &UserCommand) -> Option<JobTarget> {
     let verifiers = shared.verifiers();
     match command {
         UserCommand::UpdateJob { target, .. } => {
             let is_seen = verifiers.iter().any(|pool| pool.settings().sees_changes());
-            is_seen.then_some(target.job)
+            is_seen.then(|| target.clone())
         }
         _ => None,
     }
 }
 
-/// The number that a job was submitted as, with its array or heterogeneous job.
-pub(super) async fn submitted_as(shared: &Shared, job: JobId) -> io::Result<JobId> {
-    let look = move |state: &State| state.jobs.get(&job).map(Job::submitted_as);
-    Ok(shared.look(look).await?.unwrap_or(job))
+/// The number that a job was submitted as, with its array or heterogeneous job, if the user may change any of what is named.
+pub(super) async fn changed_job(
+    shared: &Shared,
+    identity: &Identity,
+    target: JobTarget,
+) -> io::Result<Option<JobId>> {
+    let own = identity.clone();
+    let look = move |state: &State| {
+        let job = target.job;
+        let known = state.jobs.get(&job).map_or(job, Job::submitted_as);
+        (!records::specs_of(state, &own, &target).is_empty()).then_some(known)
+    };
+    shared.look(look).await
 }
 
 /// Has a command verified, if the site has verifiers and it is one of those that they see. Changes it to what they say;

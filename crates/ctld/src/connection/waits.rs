@@ -46,11 +46,11 @@ pub(super) async fn change_turn(
     command: &UserCommand,
 ) -> io::Result<(Option<ChangeTurn>, Option<Leave>)> {
     let leave = client.share.command();
-    let Some(job) = verify::seen_change(&client.shared, command) else {
+    let Some(target) = verify::seen_change(&client.shared, command) else {
         return Ok((None, leave.await));
     };
     let (turns, uid) = (&client.shared.change_turns, client.identity.uid);
-    let job = verify::submitted_as(&client.shared, job);
+    let job = verify::changed_job(&client.shared, &client.identity, target);
     let taken = turns.take(uid, || check_client(client), leave, job);
     let (turn, leave) = taken.await?;
     Ok((Some(turn), leave))

@@ -177,7 +177,11 @@ pub(super) fn repeated_words(target: &Target, _: &mut Random) -> Outcome {
     // Questions that take long to answer, of one user, many at once.
     std::thread::scope(|scope| {
         for _ in 0..24 {
-            scope.spawn(|| target.ask(ATTACKER, query(Query::Why(job))));
+            let why = Query::Why {
+                job,
+                is_brief: false,
+            };
+            scope.spawn(|| target.ask(ATTACKER, query(why)));
         }
         let started = Instant::now();
         let tried = target.run(VICTIM, "sbatch --test-only --wrap true");

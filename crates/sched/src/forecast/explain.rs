@@ -32,8 +32,24 @@ const INSTANTS_MAX: usize = 60_000;
 /// A change that gains less than this is not reported, milliseconds.
 const GAIN_MS: u64 = 30_000;
 
-/// Explains why a job waits, limited to what the user may see; `None` if there is no such job.
+/// Explains why a job waits, and what would start it sooner, limited to what the user may see; `None` if there is no such job.
 pub fn explain(state: &State, id: JobId, now: Timestamp, view: &View<'_>) -> Option<Explanation> {
+    let mut explanation = explain_briefly(state, id, now, view)?;
+    if explanation.waits {
+        let job = state.jobs.get(&id)?;
+        (explanation.sooner, explanation.tried) =
+            sooner(state, job, explanation.start.as_ref(), now);
+    }
+    Some(explanation)
+}
+
+/// Explains why a job waits without what would start it sooner, which takes a forecast for each change that is tried.
+pub fn explain_briefly(
+    state: &State,
+    id: JobId,
+    now: Timestamp,
+    view: &View<'_>,
+) -> Option<Explanation> {
     let job = state.jobs.get(&id)?;
     let mut explanation = Explanation {
         job: id,
@@ -65,7 +81,6 @@ pub fn explain(state: &State, id: JobId, now: Timestamp, view: &View<'_>) -> Opt
     (explanation.ahead, explanation.ahead_count) = ahead(state, job, &found);
     // Other jobs are counted, not listed.
     explanation.ahead.retain(|ahead| view.sees_job(ahead.job));
-    (explanation.sooner, explanation.tried) = sooner(state, job, explanation.start.as_ref(), now);
     Some(explanation)
 }
 

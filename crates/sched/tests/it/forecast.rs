@@ -14,8 +14,8 @@ use muster_model::spec::{DependencyKind, DependencyTerm, JobKind, JobSpec};
 use muster_model::task_range::TaskRange;
 use muster_model::time::{TimeLimit, Timestamp};
 use muster_model::topology::SwitchAsk;
-use muster_sched::explain;
 use muster_sched::forecast::{Bounds, forecast, would_start};
+use muster_sched::{explain, explain_briefly};
 
 /// Minutes from now until a job is expected to start, and where.
 fn foretold(world: &World, id: JobId) -> Option<(u64, String)> {
@@ -176,6 +176,16 @@ fn a_shorter_limit_or_fewer_nodes_start_it_sooner() {
     // One node is free when D ends.
     let helps = [("--nodes=1 --ntasks=1".into(), 20)];
     assert_eq!(sooner(&world, b), helps);
+    // Without what would do so, no change is tried.
+    let all = why(&world, b);
+    let brief = explain_briefly(&world.state, b, world.now, &View::all(&world.state)).unwrap();
+    assert!(all.tried > 0);
+    let expected = Explanation {
+        sooner: Vec::new(),
+        tried: 0,
+        ..all
+    };
+    assert_eq!(brief, expected);
     let told = why(&world, b);
     let ahead: Vec<(JobId, bool)> = told.ahead.iter().map(|a| (a.job, a.runs)).collect();
     assert_eq!(ahead, [(d, true), (a, true)]);

@@ -12,7 +12,7 @@ use muster_model::spec::{
     DeviceAsk, DeviceBinding, GresAsk, JobSpec, MemoryAsk, ResourceAsk, Segments, Sharing,
 };
 use muster_model::time::TimeLimit;
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -352,9 +352,12 @@ pub(super) fn are_requests_of(list: &str, spec: &JobSpec, site: &Site) -> bool {
     };
     let apart = ["h", "host", "hostname", "q", "qname", "s_rt", "a", "arch"];
     let mut blank = JobSpec::default();
-    // One that is there twice, be it by another name, means one of its values, and a verifier may read the other.
-    let mut seen = HashSet::new();
-    if !(words.iter().filter(|(key, _)| key == "s_rt")).all(|(key, _)| seen.insert(key.clone())) {
+    // One that is there twice with two values, be it by another name, means one of them, and a verifier may read the other.
+    let mut seen: HashMap<String, String> = HashMap::new();
+    let mut soft = words.iter().filter(|(key, _)| key == "s_rt");
+    if let Some((_, first)) = soft.next()
+        && soft.any(|(_, value)| value != first)
+    {
         return false;
     }
     for (key, value) in words
@@ -370,8 +373,15 @@ pub(super) fn are_requests_of(list: &str, spec: &JobSpec, site: &Site) -> bool {
             return false;
         }
         // What asks for nothing has no other name.
-        let own = of_element(&element, site).map_or_else(|_| key.clone(), |own| own.key);
-        if !seen.insert(own) {
+        let own = of_element(&element, site).unwrap_or_else(|_| Request {
+            key: key.clone(),
+            value: value.clone().unwrap_or_default(),
+            things: Vec::new(),
+        });
+        // Counts are added up, also equal ones.
+        if let Some(before) = seen.insert(own.key, own.value.clone())
+            && (before != own.value || !own.things.is_empty())
+        {
             return false;
         }
     }

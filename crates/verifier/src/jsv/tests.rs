@@ -267,6 +267,39 @@ fn a_request_that_is_given_twice_hides_nothing() {
     ] {
         assert_eq!(hard(given, &eight), "h_rt=120,gpu=8", "{given}");
     }
+    let four = |spec: &mut JobSpec| spec.ask.gres[0].count = 4;
+    assert_eq!(
+        hard("h_rt=120,gpu=2,gpu=2", &four),
+        "h_rt=120,gpu=4",
+        "equal counts are added up"
+    );
+}
+
+/// Of a job with one limit by two names, as is usual, a verifier was given one name alone: a check of `mem_free` found nothing.
+#[test]
+fn a_request_by_two_names_is_seen_by_both() {
+    let hard = |given: &str| {
+        let mut spec = job();
+        let mark = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        spec.shown = vec![mark(marks::COMMAND, "qsub"), mark(marks::HARD, given)];
+        spec.ask.memory = MemoryAsk::PerCpu(4096);
+        let asked = asked(&subject(spec), &site());
+        let found = asked.parameters.iter().find(|(own, _)| own == "l_hard");
+        found.map(|(_, value)| value.clone()).unwrap_or_default()
+    };
+    for given in [
+        "h_rt=120,h_vmem=4G,mem_free=4G,gpu=2",
+        "h_rt=120,mem_free=4096M,gpu=2,h_vmem=4G",
+        "h_rt=120,s_rt=60,s_rt=60,h_vmem=4G,gpu=2",
+    ] {
+        assert_eq!(hard(given), given);
+    }
+    for given in [
+        "h_rt=120,h_vmem=2G,mem_free=4G,gpu=2",
+        "h_rt=120,h_vmem=4G,mem_free=2G,gpu=2",
+    ] {
+        assert_eq!(hard(given), "h_rt=120,h_vmem=4096M,gpu=2", "{given}");
+    }
 }
 
 /// What the controller adds up a verifier was given in parts, with the first as the whole; and of two types of a device the first.

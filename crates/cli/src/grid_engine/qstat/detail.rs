@@ -56,7 +56,7 @@ fn ranges<'j>(
     let ranged = waiting.filter(|job| job.spec.ask.task_range.is_some());
     let mut found = HashMap::new();
     for job in ranged.take(EXPLAINED_MAX) {
-        match why::ask(client, job.id) {
+        match why::ask_briefly(client, job.id) {
             Ok(explanation) => {
                 found.insert(job.id, *explanation);
             }
