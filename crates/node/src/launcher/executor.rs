@@ -39,6 +39,9 @@ use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
+#[cfg(test)]
+mod tests;
+
 /// Interval between checks whether killed processes have left their jobs' groups, milliseconds.
 const GROUPS_WAIT_MS: i32 = 5;
 /// Maximum answer of a look-up or a measurement: the largest message that the agent receives.
@@ -612,7 +615,9 @@ impl LauncherExecutor {
     pub(super) fn take(&mut self, fd: RawFd, source: Source) {
         match source {
             Source::Stepd(id) => {
-                self.stepds.listen_to(id);
+                // Since the poll the launcher may have taken the end of its step: what it sends
+                // after that waits until its next step is assigned.
+                self.stepds.read(vec![id]);
                 self.deliver_unread();
             }
             Source::Asked => {

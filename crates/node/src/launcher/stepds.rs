@@ -128,6 +128,12 @@ impl Stepds {
         id
     }
 
+    /// A connection of a test.
+    #[cfg(test)]
+    pub(super) fn add_stream(&mut self, stream: UnixStream) -> StepdConnId {
+        self.add(Channel::new(stream).unwrap())
+    }
+
     /// Starts a step daemon; also returns the agent's end of a control channel to it.
     pub(super) fn start(
         &mut self,
