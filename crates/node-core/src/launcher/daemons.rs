@@ -88,7 +88,7 @@ impl StepDaemons {
         state
             .actions
             .push(Action::Signal(spare.pid, signals::SIGKILL));
-        mark_dismissed(state, spare.pid);
+        mark_dismissed(state, spare.pid, None);
         state.actions.push(Action::RemoveSocket(spare.socket));
         self.close_stepd(state, spare.id);
         state.find_stepd(attempt, step);
@@ -155,8 +155,12 @@ impl StepDaemons {
         end: EncodedEnd,
     ) {
         // Another step is one that a lost agent gave, and did not report.
-        let Some(StepdPlace::Step(attempt, current)) = self.stepds.get(&id).copied() else {
-            return;
+        let (attempt, current) = match self.stepds.get(&id).copied() {
+            Some(StepdPlace::Step(attempt, current)) => (attempt, current),
+            Some(StepdPlace::Spare(attempt)) => {
+                return self.dismissed_reported(state, attempt, id, step, end);
+            }
+            None => return,
         };
         let entry = state.jobs.get_mut(&attempt).filter(|_| current == step);
         let process = entry.and_then(|e| e.steps.get_mut(&step));
@@ -173,6 +177,31 @@ impl StepDaemons {
             self.dismiss(state, stepd);
         } else {
             self.keep_spare(state, attempt, stepd);
+        }
+    }
+
+    /// A daemon that has been ordered to end reports the end of a step that the agent has given it: the report of the agent is on
+    /// its way, or lost with the agent. It may come after the job's release.
+    fn dismissed_reported(
+        &mut self,
+        state: &mut LauncherState,
+        attempt: JobAttempt,
+        id: StepdConnId,
+        step: StepNo,
+        end: EncodedEnd,
+    ) {
+        let entry = state.jobs.get(&attempt);
+        let mut dismissed = entry.into_iter().flat_map(|e| e.dismissed.values());
+        let Some(stepd) = dismissed.find_map(|d| d.as_ref().filter(|d| d.id == id)) else {
+            return;
+        };
+        let is_known = stepd.is_owned;
+        // It had the step when the order came, and has not followed it.
+        state
+            .actions
+            .push(Action::SendStepd(id, StepdCommand::Exit));
+        if state.may_have_step(attempt, step) {
+            self.enter_ended(state, attempt, step, end, is_known);
         }
     }
 
@@ -224,16 +253,27 @@ impl StepDaemons {
             let ended = LauncherEvent::StepEnded { attempt, step, end };
             return state.actions.send(ended);
         }
+        self.enter_ended(state, attempt, step, EncodedEnd::of(&end), false);
+    }
+
+    /// The launcher learns of a step and its end at once.
+    fn enter_ended(
+        &mut self,
+        state: &mut LauncherState,
+        attempt: JobAttempt,
+        step: StepNo,
+        end: EncodedEnd,
+        is_known: bool,
+    ) {
         if let Some(entry) = state.jobs.get_mut(&attempt) {
             let mut process = StepProcess::new(0, None);
             process.is_reported = true;
             entry.enter_step(step, process);
         }
-        let end = EncodedEnd::of(&end);
         let now_ms = state.now.mono_ms;
         state.records.step(attempt, step, 0, now_ms);
         state.records.step_ended(attempt, step, end.clone());
-        self.end_of_step(state, attempt, step, end, false);
+        self.end_of_step(state, attempt, step, end, is_known);
     }
 
     /// `is_known`: the agent knows the step.
@@ -308,15 +348,24 @@ impl StepDaemons {
         }
     }
 
-    /// Ends a daemon that has no step.
+    /// Ends a daemon that has no step, as far as the agent has said. A child's connection stays until it has ended: it may have sent
+    /// ends of steps that the agent has given it since.
     pub(super) fn dismiss(&mut self, state: &mut LauncherState, stepd: ConnectedStepd) {
-        mark_dismissed(state, stepd.pid);
-        state.actions.push(Action::RemoveSocket(stepd.socket));
+        let (id, pid) = (stepd.id, stepd.pid);
+        let socket = stepd.socket.clone();
+        state.actions.push(Action::RemoveSocket(socket));
+        let keeper = mark_dismissed(state, pid, Some(stepd));
+        if let Some(attempt) = keeper {
+            self.stepds.insert(id, StepdPlace::Spare(attempt));
+            state.actions.push(Action::ListenTo(id));
+        }
         // If it is gone already, there is nothing to do.
         state
             .actions
-            .push(Action::SendStepd(stepd.id, StepdCommand::Exit));
-        self.close_stepd(state, stepd.id);
+            .push(Action::SendStepd(id, StepdCommand::Exit));
+        if keeper.is_none() {
+            self.close_stepd(state, id);
+        }
     }
 
     pub(super) fn close_stepd(&mut self, state: &mut LauncherState, id: StepdConnId) {
@@ -331,6 +380,9 @@ impl StepDaemons {
         let mut sockets = Vec::new();
         let mut closed = Vec::new();
         for (attempt, entry) in &mut state.jobs {
+            for stepd in entry.dismissed.values_mut().flatten() {
+                stepd.is_owned = false;
+            }
             let running = entry.steps.values_mut();
             for stepd in running.filter_map(|process| process.stepd.as_mut()) {
                 stepd.is_owned = false;
@@ -338,7 +390,7 @@ impl StepDaemons {
             for spare in entry.spares.extract_if(.., |spare| spare.is_owned) {
                 // The job is not over before it has ended or reported a step.
                 if state.roles.get(&spare.pid) == Some(&Role::Spare(*attempt)) {
-                    entry.dismissed.insert(spare.pid);
+                    entry.dismissed.insert(spare.pid, None);
                 }
                 closed.push(spare.id);
                 sockets.push(spare.socket);
@@ -375,8 +427,9 @@ impl StepDaemons {
 
     /// A daemon without a step has ended.
     pub(super) fn spare_ended(&mut self, state: &mut LauncherState, attempt: JobAttempt, pid: i32) {
-        if let Some(entry) = state.jobs.get_mut(&attempt) {
-            entry.dismissed.remove(&pid);
+        let entry = state.jobs.get_mut(&attempt);
+        if let Some(Some(stepd)) = entry.and_then(|e| e.dismissed.remove(&pid)) {
+            self.close_stepd(state, stepd.id);
         }
         if let Some(spare) = state.jobs.get_mut(&attempt).and_then(|e| e.take_spare(pid)) {
             state.actions.push(Action::RemoveSocket(spare.socket));
@@ -392,6 +445,11 @@ impl StepDaemons {
         step: StepNo,
         pid: i32,
     ) {
+        let entry = state.jobs.get_mut(&attempt);
+        if entry.is_some_and(|e| e.steps.contains_key(&step)) {
+            // Its daemon has reported it before.
+            return;
+        }
         if !state.may_have_step(attempt, step) {
             return state.report_lost(attempt, step);
         }
@@ -404,11 +462,17 @@ impl StepDaemons {
         match state.roles.get(&pid) {
             // The daemon has been dismissed meanwhile.
             Some(Role::Spare(of)) if *of == attempt => {
-                state.roles.insert(pid, Role::Step(attempt, step));
-                if let Some(entry) = state.jobs.get_mut(&attempt) {
-                    entry.dismissed.remove(&pid);
+                let entry = state.jobs.get_mut(&attempt);
+                let stepd = entry.and_then(|e| e.dismissed.remove(&pid)).flatten();
+                let Some(stepd) = stepd else {
+                    state.roles.insert(pid, Role::Step(attempt, step));
+                    return state.enter_assigned(attempt, step, pid);
+                };
+                self.enter_step(state, attempt, step, stepd, Vec::new());
+                let entry = state.jobs.get(&attempt);
+                if entry.is_some_and(|e| e.phase.is_leaving()) {
+                    state.end_step(attempt, step);
                 }
-                state.enter_assigned(attempt, step, pid);
             }
             Some(_) => {
                 state
@@ -492,6 +556,10 @@ impl StepDaemons {
             is_owned: false,
             is_adopted: !is_child,
         });
+        let entry = state.jobs.get_mut(&attempt);
+        if let Some(Some(before)) = entry.and_then(|e| e.dismissed.remove(&pid)) {
+            self.close_stepd(state, before.id);
+        }
         let Some(entry) = state
             .jobs
             .get_mut(&attempt)
@@ -503,7 +571,6 @@ impl StepDaemons {
                 .for_each(|stepd| self.dismiss(state, stepd));
         };
         let is_ending = entry.phase.is_ending();
-        entry.dismissed.remove(&pid);
         match entry.steps.get_mut(&step) {
             Some(process) if process.ended.is_some() => {
                 return stepd
@@ -560,13 +627,17 @@ impl StepDaemons {
     }
 }
 
-/// A job with a waiting daemon does not end before the daemon.
-fn mark_dismissed(state: &mut LauncherState, pid: i32) {
-    if let Some(Role::Spare(attempt)) = state.roles.get(&pid)
-        && let Some(entry) = state.jobs.get_mut(attempt)
-    {
-        entry.dismissed.insert(pid);
-    }
+/// A job with a waiting daemon does not end before the daemon. Returns that job, which keeps the connection.
+fn mark_dismissed(
+    state: &mut LauncherState,
+    pid: i32,
+    stepd: Option<ConnectedStepd>,
+) -> Option<JobAttempt> {
+    let Some(Role::Spare(attempt)) = state.roles.get(&pid) else {
+        return None;
+    };
+    state.jobs.get_mut(attempt)?.dismissed.insert(pid, stepd);
+    Some(*attempt)
 }
 
 /// Earlier steps of this daemon have ended without a report to the earlier launcher. A daemon that goes on to another

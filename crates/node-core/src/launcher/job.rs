@@ -66,8 +66,9 @@ pub(super) struct JobEntry {
     /// The job was stopped: a script that starts later is, too.
     pub(super) is_stopped: bool,
     /// Step daemons that have been ordered to end, or lost their connections with the agent, and have not ended: the agent may just
-    /// have given one of them a step. Each is a child of this process that was not collected.
-    pub(super) dismissed: BTreeSet<i32>,
+    /// have given one of them a step. Each is a child of this process that was not collected. One that was ordered to end keeps its
+    /// connection until it has ended, for the ends of steps that the agent has not reported yet.
+    pub(super) dismissed: BTreeMap<i32, Option<ConnectedStepd>>,
     /// Processes of its script that the kernel has killed for want of memory.
     pub(super) oom_kills: u64,
     /// Steps that wait for it to begin.

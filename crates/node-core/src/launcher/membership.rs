@@ -66,8 +66,10 @@ impl Launcher {
         let entry = self.state.jobs.get(attempt);
         let of_steps = entry.into_iter().flat_map(|e| e.steps.values());
         let spares = entry.into_iter().flat_map(|e| &e.spares);
+        let dismissed = entry.into_iter().flat_map(|e| e.dismissed.values());
         let all = of_steps.filter_map(|s| s.stepd.as_ref()).chain(spares);
-        all.filter(|stepd| only.is_none_or(|pid| stepd.pid == pid))
+        all.chain(dismissed.flatten())
+            .filter(|stepd| only.is_none_or(|pid| stepd.pid == pid))
             .map(|stepd| stepd.id)
             .collect()
     }

@@ -53,7 +53,7 @@ impl JobEntry {
         let live = live.filter(|s| s.ended.is_none() && s.pid > 0);
         let all: BTreeSet<i32> = live
             .map(|s| s.pid)
-            .chain(self.dismissed.iter().copied())
+            .chain(self.dismissed.keys().copied())
             .collect();
         all.into_iter().collect()
     }

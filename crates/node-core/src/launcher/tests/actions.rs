@@ -310,7 +310,10 @@ impl World {
         }
         match command {
             StepdCommand::EndStep => self.end_tasks(pid),
-            StepdCommand::Exit => self.end(pid, 0),
+            // A daemon that has a step does not follow it.
+            StepdCommand::Exit if matches!(self.processes[&pid].kind, Kind::Stepd(_, None)) => {
+                self.end(pid, 0);
+            }
             StepdCommand::SetTimeLimit(seconds) => self.limits.push((pid, seconds)),
             _ => {}
         }

@@ -106,3 +106,69 @@ fn a_dismissed_daemon_that_was_collected_is_not_signalled() {
     assert!(world.signals.iter().all(|(pid, _)| *pid != stepd));
     assert!(world.signals.contains(&(other, SIGKILL)));
 }
+
+/// The agent gives a waiting daemon steps, which end. Their job ends as well, and the launcher learns that first: its orders from the
+/// agent are late. They counted as lost.
+#[test]
+fn ends_of_steps_that_are_reported_after_their_job_are_kept() {
+    for are_late in [false, true] {
+        let mut world = World::new();
+        let (job, stepd) = job_with_spare(&mut world);
+        let steps = [StepNo(1), StepNo(2), StepNo(3)];
+        for step in steps {
+            world.processes.get_mut(&stepd).unwrap().kind = Kind::Stepd(job, Some(step));
+            world.end_tasks(stepd);
+        }
+        world.end_and_reap(world.script(job), 0);
+        if are_late {
+            world.reap();
+            assert!(world.is_released(job));
+        }
+        for step in steps {
+            let (attempt, pid) = (job, stepd);
+            world.command(LauncherCommand::StepAssigned { attempt, step, pid });
+        }
+        world.reap();
+        assert!(world.is_released(job));
+        let ended = |world: &World| {
+            let ended = world.sent.iter().filter_map(|event| match event {
+                LauncherEvent::StepEnded { step, end, .. } => Some((*step, (**end).clone())),
+                _ => None,
+            });
+            ended.collect::<Vec<_>>()
+        };
+        // The agent has these from the daemon itself.
+        assert_eq!(ended(&world), []);
+        world.sent.clear();
+        world.attach();
+        let expected = [0, 1, 2, 3].map(|step| (StepNo(step), end_of_step()));
+        assert_eq!(ended(&world), expected);
+        assert!(world.stepds.is_empty() && world.processes.is_empty());
+    }
+}
+
+/// The daemon has a step when it is ordered to end, which it does after that.
+#[test]
+fn a_daemon_that_has_a_step_is_dismissed_after_it() {
+    for is_said in [false, true] {
+        let mut world = World::new();
+        let (job, stepd) = job_with_spare(&mut world);
+        world.processes.get_mut(&stepd).unwrap().kind = Kind::Stepd(job, Some(StepNo(1)));
+        world.end_and_reap(world.script(job), 0);
+        assert!(!world.is_released(job) && world.processes.contains_key(&stepd));
+        if is_said {
+            let (attempt, step, pid) = (job, StepNo(1), stepd);
+            world.command(LauncherCommand::StepAssigned { attempt, step, pid });
+        } else {
+            world.end_tasks(stepd);
+        }
+        world.finish_wakeup();
+        world.reap();
+        assert!(world.is_released(job));
+        let end = world.launcher.state.jobs[&job].steps[&StepNo(1)]
+            .ended
+            .clone();
+        assert_eq!(end.unwrap().decoded(Timestamp(0)), end_of_step());
+        assert!(world.stepds.is_empty() && world.processes.is_empty());
+    }
+}
