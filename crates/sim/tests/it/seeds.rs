@@ -149,7 +149,7 @@ fn a_device_given_twice_is_found() {
 fn an_early_release_is_found() {
     found_by(
         Plant::EarlyRelease,
-        100,
+        300,
         &[
             "invariant_no_cpu_is_used_twice",
             "invariant_one_attempt_runs_at_once",
