@@ -1,0 +1,59 @@
+//! Room that is made beside reservations of other jobs, which are made again when it is there.
+
+use super::{config, within};
+use crate::world::{World, job, partition};
+use muster_model::ids::JobId;
+use muster_model::preemption::PreemptMode;
+use muster_model::spec::JobSpec;
+use muster_sched::Scheduler;
+
+fn at(node: u32, spec: JobSpec) -> JobSpec {
+    let mut spec = spec;
+    spec.ask.nodelist = Some(format!("n{node}"));
+    spec
+}
+
+/// Each reservation near the victims was made anew for each preempting job, with an outlook of the whole partition, and
+/// counted against the budget of waiting jobs.
+#[test]
+fn reservations_made_anew_are_bounded() {
+    let (count, parts) = (50, 40);
+    let mut config = config(count, 64, PreemptMode::Cancel);
+    for number in 0..parts {
+        let mut part = partition(&format!("first{number}"), &config.nodes);
+        part.priority_tier = 20;
+        config.partitions.push(part);
+    }
+    let mut world = World::new(config);
+    for node in 0..count {
+        world.submit(at(node, job(1, 1000)));
+        for minutes in 100..163 {
+            world.submit(at(node, within("first0", job(1, minutes))));
+        }
+    }
+    let mut running = 0;
+    while running < count as usize * 64 {
+        let started = world.pass().len();
+        assert!(started > 0);
+        running += started;
+    }
+    let waiting: Vec<JobId> = (0..parts)
+        .map(|number| world.submit(within(&format!("first{number}"), job(64, 10))))
+        .collect();
+    let mut alone = Scheduler::new(&world.state);
+    alone.plan(&world.state, world.now);
+    let urgent = (0..8).map(|_| world.submit(within("mid", job(1, 10))).0);
+    let urgent: Vec<u64> = urgent.collect();
+    let plan = world.sched.plan(&world.state, world.now);
+    let by: Vec<u64> = plan.preemptions.iter().map(|p| p.by.0).collect();
+    assert_eq!(by, urgent);
+    let cost = world.sched.cost();
+    assert!(
+        (3_900_000..4_050_000).contains(&cost.anew_nodes),
+        "{cost:?}"
+    );
+    assert_eq!(cost.later_nodes, alone.cost().later_nodes);
+    world.carry_out(plan);
+    let is_planned = |id: &JobId| world.state.jobs[id].expected_start.is_some();
+    assert!(waiting.iter().all(is_planned));
+}
