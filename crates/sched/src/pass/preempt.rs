@@ -35,6 +35,8 @@ use std::sync::Arc;
 const CLAIMS_MAX: usize = 64;
 /// Number of chosen victims that are checked one by one for whether they can be spared.
 const SPARED_MAX: usize = 128;
+/// Number of times that other victims are chosen for a job because it would not keep the room of those chosen before.
+const OTHERS_MAX: usize = 3;
 
 /// The result of an attempt to preempt jobs for a waiting one.
 pub(crate) enum PreemptOutcome {
@@ -140,22 +142,33 @@ pub(super) fn preempt<'a>(
         !is_chosen && preemptable.of[&key.job].until <= pass.now
     };
     let victims = preemptable.by_key.iter().filter(may_be_chosen);
-    let candidates: Vec<VictimCandidate<'a>> = victims.filter_map(candidate).collect();
-    let Some(search) = VictimSearch::new(pass, lane, &going.others) else {
-        return PreemptOutcome::Short(Shortfall::NO_NODES, false);
+    let mut candidates: Vec<VictimCandidate<'a>> = victims.filter_map(candidate).collect();
+    let mut refused = 0;
+    let room = loop {
+        let Some(search) = VictimSearch::new(pass, lane, &going.others) else {
+            return PreemptOutcome::Short(Shortfall::NO_NODES, false);
+        };
+        let found = search.find_room(&going, &candidates, state);
+        let (short, held) = (search.short.get(), search.narrowed.get());
+        pass.s.cost.nodes_visited += 1 + candidates.len() as u64;
+        let room = match found {
+            Some(room) => room,
+            None if refused == 0 => return PreemptOutcome::Short(short, held),
+            None => return PreemptOutcome::Short(Shortfall::ANYTHING, true),
+        };
+        if starts::limit_on(pass, lane, id, &room.picks).is_some() {
+            return PreemptOutcome::Short(Shortfall::ANYTHING, held || refused > 0);
+        }
+        if room.now || keeps_room(pass, lane, &room, &going.others) {
+            break room;
+        }
+        if refused == OTHERS_MAX {
+            return PreemptOutcome::Short(Shortfall::ANYTHING, true);
+        }
+        refused += 1;
+        let is_refused = |job: JobId| room.victims.iter().any(|victim| victim.job.id == job);
+        candidates.retain(|candidate| !is_refused(candidate.key.job));
     };
-    let found = search.find_room(&going, &candidates, state);
-    let (short, held) = (search.short.get(), search.narrowed.get());
-    pass.s.cost.nodes_visited += 1 + candidates.len() as u64;
-    let Some(room) = found else {
-        return PreemptOutcome::Short(short, held);
-    };
-    if starts::limit_on(pass, lane, id, &room.picks).is_some() {
-        return PreemptOutcome::Short(Shortfall::ANYTHING, held);
-    }
-    if !room.now && !keeps_room(pass, lane, &room, &going.others) {
-        return PreemptOutcome::Short(Shortfall::ANYTHING, true);
-    }
     for victim in &room.victims {
         pass.chosen.insert(victim.job.id, !victim.whole);
         pass.plan.preemptions.push(PlannedPreemption {

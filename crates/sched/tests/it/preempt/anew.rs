@@ -2,6 +2,7 @@
 
 use super::{config, within};
 use crate::world::{World, job, partition};
+use muster_model::config::ClusterConfig;
 use muster_model::ids::JobId;
 use muster_model::preemption::PreemptMode;
 use muster_model::spec::JobSpec;
@@ -11,6 +12,15 @@ fn at(node: u32, spec: JobSpec) -> JobSpec {
     let mut spec = spec;
     spec.ask.nodelist = Some(format!("n{node}"));
     spec
+}
+
+/// Two nodes of four CPUs, and a partition `first` of the highest tier over one of them.
+fn two_nodes(first: u32) -> ClusterConfig {
+    let mut config = config(2, 4, PreemptMode::Cancel);
+    let mut part = partition("first", &config.nodes[first as usize..=first as usize]);
+    part.priority_tier = 20;
+    config.partitions.push(part);
+    config
 }
 
 /// Each reservation near the victims was made anew for each preempting job, with an outlook of the whole partition, and
@@ -56,4 +66,24 @@ fn reservations_made_anew_are_bounded() {
     world.carry_out(plan);
     let is_planned = |id: &JobId| world.state.jobs[id].expected_start.is_some();
     assert!(waiting.iter().all(is_planned));
+}
+
+/// The same victims were refused in each pass, whoever else could have made room.
+#[test]
+fn others_make_room_where_the_first_would_make_it_for_a_reservation() {
+    let mut world = World::new(two_nodes(0));
+    let brings_forward = world.submit(at(0, job(1, 300)));
+    let other = world.submit(at(1, job(1, 300)));
+    world.submit(at(0, within("first", job(3, 60))));
+    world.submit(at(1, within("hi", job(3, 500))));
+    assert_eq!(world.pass().len(), 4);
+    // It waits for both jobs of its node, of which it can end only one.
+    let first = world.submit(within("first", job(4, 60)));
+    let urgent = world.submit(within("mid", job(1, 100)));
+    let (victims, started) = world.preempting_pass();
+    assert_eq!((victims, started), (vec![other.0], vec![]));
+    assert!(world.state.jobs[&first].expected_start.is_some());
+    world.clean(other);
+    assert_eq!(world.preempting_pass(), (vec![], vec![urgent.0]));
+    assert!(world.state.active.contains(&brings_forward));
 }
