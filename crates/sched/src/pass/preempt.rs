@@ -314,9 +314,17 @@ fn claim(pass: &mut Pass<'_>, lane: u32, id: JobId, made: (&RoomPlan<'_>, &[&Job
         let Some(search) = VictimSearch::new(pass, lane, others) else {
             return;
         };
-        let after_preemption = search.without(&room.freed, Departure::Later);
+        // Others that leave do not count here: the job does not wait for them.
+        let nodes: BTreeSet<u32> = room.picks.iter().map(|pick| pick.node).collect();
+        let helps = |freed: &&FreedShares<'_>| {
+            let mut held = freed.job.held();
+            let is_near = held.any(|(share, _)| nodes.contains(&share.node.0));
+            is_near || search.has_licenses(freed.job)
+        };
+        let freed: Vec<FreedShares<'_>> = room.freed.iter().filter(helps).copied().collect();
+        let after_preemption = search.without(&freed, Departure::Later);
         let made = after_preemption.pledge(search.demand, &room.picks);
-        (made, search.licenses(&room.freed).unwrap_or_default())
+        (made, search.licenses(&freed).unwrap_or_default())
     };
     let made = Arc::new(made);
     pass.reservations.holds.add(&made);
@@ -459,26 +467,27 @@ impl<'a> VictimSearch<'a> {
         }
         let mut base = stopped.clone();
         base.extend(leaving);
-        if let Some(picks) = self.place(&base, Departure::Later) {
-            return Some(of(picks, Vec::new(), base, false));
+        let mut found = self.room_beside(&base, candidates, state);
+        if found.is_none() && base.iter().any(|leaving| leaving.at > self.now) {
+            // The job need not wait for those who leave for others after a grace time.
+            let short = self.short.get();
+            base.retain(|leaving| leaving.at <= self.now);
+            found = self.room_beside(&base, candidates, state);
+            self.short.set(short.or(self.short.get()));
         }
         let Some(VictimChoice {
             picks,
             jobs: victims,
-        }) = self.victims(
-            FreedRoom {
-                freed: &base,
-                departure: Departure::Later,
-            },
-            candidates,
-            state,
-        )
+        }) = found
         else {
             let VictimChoice { picks, jobs } = self.victims_at_once(stopped, candidates, state)?;
             let mut freed = stopped.clone();
             freed.extend(&jobs);
             return Some(of(picks, jobs, freed, true));
         };
+        if victims.is_empty() {
+            return Some(of(picks, victims, base, false));
+        }
         // If jobs only have to stop, the job starts in their place.
         if victims.iter().all(|victim| !victim.whole) {
             let mut freed = stopped.clone();
@@ -496,6 +505,24 @@ impl<'a> VictimSearch<'a> {
         }
         base.extend(&victims);
         Some(of(picks, chosen, base, false))
+    }
+
+    /// Nodes that these jobs leave, and jobs to choose besides if they do not suffice.
+    fn room_beside<'s>(
+        &self,
+        base: &[FreedShares<'s>],
+        candidates: &[VictimCandidate<'s>],
+        state: &State,
+    ) -> Option<VictimChoice<'s>> {
+        if let Some(picks) = self.place(base, Departure::Later) {
+            let jobs = Vec::new();
+            return Some(VictimChoice { picks, jobs });
+        }
+        let base = FreedRoom {
+            freed: base,
+            departure: Departure::Later,
+        };
+        self.victims(base, candidates, state)
     }
 
     /// Jobs to stop in the moment in which the waiting job starts, if these have CPUs of stopped jobs that it may not

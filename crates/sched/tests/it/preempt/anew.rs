@@ -87,3 +87,48 @@ fn others_make_room_where_the_first_would_make_it_for_a_reservation() {
     assert_eq!(world.preempting_pass(), (vec![], vec![urgent.0]));
     assert!(world.state.active.contains(&brings_forward));
 }
+
+/// A job that leaves for another after an hour kept all others from room that they would have used before a reservation.
+#[test]
+fn a_job_does_not_wait_for_those_who_leave_for_others() {
+    let mut config = two_nodes(1);
+    config.partitions[0].grace_time_s = 3600;
+    let quick = partition("quick", &config.nodes);
+    config.partitions.push(quick);
+    let mut world = World::new(config);
+    let slow = world.submit(at(0, job(4, 1000)));
+    let victim = world.submit(at(1, within("quick", job(1, 50))));
+    world.submit(at(1, within("first", job(3, 50))));
+    assert_eq!(world.pass().len(), 3);
+    let wide = world.submit(within("mid", job(4, 100)));
+    assert_eq!(world.preempting_pass(), (vec![slow.0], vec![]));
+    let first = world.submit(within("first", job(4, 60)));
+    let urgent = world.submit(within("mid", job(1, 20)));
+    let (victims, started) = world.preempting_pass();
+    assert_eq!((victims, started), (vec![victim.0], vec![]));
+    assert!(world.state.jobs[&first].expected_start.is_some());
+    world.clean(victim);
+    assert_eq!(world.preempting_pass(), (vec![], vec![urgent.0]));
+    assert!(world.state.jobs[&wide].is_startable());
+}
+
+/// What a job gets was held for it for longer by the grace time of others that leave nodes on which it will not run.
+#[test]
+fn room_is_not_held_for_the_grace_time_of_others() {
+    let mut config = two_nodes(1);
+    config.partitions[0].grace_time_s = 3600;
+    let quick = partition("quick", &config.nodes);
+    config.partitions.push(quick);
+    let mut world = World::new(config);
+    let slow = world.submit(at(0, job(4, 1000)));
+    let victim = world.submit(at(1, within("quick", job(1, 15))));
+    world.submit(at(1, within("first", job(3, 10))));
+    assert_eq!(world.pass().len(), 3);
+    world.submit(within("mid", job(4, 100)));
+    assert_eq!(world.preempting_pass(), (vec![slow.0], vec![]));
+    world.submit(within("mid", job(1, 20)));
+    let last = world.submit(at(1, within("quick", job(4, 60))));
+    assert_eq!(world.preempting_pass(), (vec![victim.0], vec![]));
+    let start = world.state.jobs[&last].expected_start;
+    assert_eq!(start, Some(world.now.plus_s(20 * 60)));
+}
