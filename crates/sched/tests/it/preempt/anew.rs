@@ -68,7 +68,7 @@ fn reservations_made_anew_are_bounded() {
     assert!(waiting.iter().all(is_planned));
 }
 
-/// The same victims were refused in each pass, whoever else could have made room.
+/// The same victims were refused in each pass although others could have made room.
 #[test]
 fn others_make_room_where_the_first_would_make_it_for_a_reservation() {
     let mut world = World::new(two_nodes(0));
