@@ -31,7 +31,7 @@ const TIMES_BEYOND: usize = 2;
 /// Divisor of the node budget of a job: each component gets at least this fraction of it.
 const MEMBER_SHARE: u64 = 256;
 /// Number of nodes or allocations that are counted in the time of looking at one node.
-const COUNTED_AS_ONE: u64 = 4;
+pub(crate) const COUNTED_AS_ONE: u64 = 4;
 /// Number of orders of components that are tried regardless of cost.
 pub(crate) const ORDERS_LEAST: usize = 3;
 

@@ -2,6 +2,11 @@
 //! the lowest rank. Jobs that are already ending count before others are chosen. Resources that
 //! become free are held for the waiting job: nodes, and licenses if these are reclaimed.
 
+mod preemptable;
+
+pub(crate) use self::preemptable::PreemptableJobs;
+
+use self::preemptable::VictimKey;
 use super::{reservations, starts};
 use crate::demand::licenses::{LicenseDue, Licenses, Span};
 use crate::demand::pick::Pick;
@@ -22,7 +27,7 @@ use muster_model::preemption::PreemptMode;
 use muster_model::time::Timestamp;
 use std::cell::{Cell, OnceCell};
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Maximum number of waiting jobs for which one pass makes room; the others follow when those have
@@ -30,111 +35,8 @@ use std::sync::Arc;
 const CLAIMS_MAX: usize = 64;
 /// Number of chosen victims that are checked one by one for whether they can be spared.
 const SPARED_MAX: usize = 128;
-
-/// Order of victims: the lowest rank first, then the youngest or the smallest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct VictimKey {
-    /// Preemption rank ([`State::preempt_rank`]).
-    rank: u32,
-    /// Start time, if the youngest come first; else 0 for all.
-    by_age: Reverse<i64>,
-    cpus: u64,
-    start: Reverse<i64>,
-    job: JobId,
-}
-
-/// A running job that may be preempted.
-#[derive(Clone, Copy, Debug)]
-struct Victim {
-    key: VictimKey,
-    /// The job is exempt until this time.
-    until: Timestamp,
-}
-
-/// PreemptExemptTime of a job, ordered by its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Exemption {
-    until: Timestamp,
-    job: JobId,
-}
-
-/// Running jobs that some job may preempt.
-#[derive(Debug, Default)]
-pub(crate) struct PreemptableJobs {
-    by_key: BTreeSet<VictimKey>,
-    of: HashMap<JobId, Victim>,
-    /// Jobs that are exempt from preemption until a time.
-    exempt: BTreeSet<Exemption>,
-    /// Jobs in their grace time, and jobs stopped until there is room.
-    aside: BTreeSet<JobId>,
-}
-
-impl PreemptableJobs {
-    pub(crate) fn new(state: &State) -> PreemptableJobs {
-        let mut all = PreemptableJobs::default();
-        for id in &state.active {
-            all.follow(state, *id);
-        }
-        all
-    }
-
-    /// Updates one job from the state.
-    pub(crate) fn follow(&mut self, state: &State, id: JobId) {
-        let Some(settings) = state.preemption() else {
-            return;
-        };
-        if let Some(Victim { key, until }) = self.of.remove(&id) {
-            self.by_key.remove(&key);
-            self.exempt.remove(&Exemption { until, job: id });
-        }
-        self.aside.remove(&id);
-        let Some(job) = state.jobs.get(&id) else {
-            return;
-        };
-        if job.is_stopped_for_another() || (job.grace_end().is_some() && !job.completing) {
-            self.aside.insert(id);
-        }
-        let Some((_, until)) = state.preemptable(job) else {
-            return;
-        };
-        let start = Reverse(job.start_time.unwrap_or_default().0);
-        let by_age = if settings.youngest_first {
-            start
-        } else {
-            Reverse(0)
-        };
-        let cpus = job.alloc.as_ref().map_or(0, |a| a.cpus());
-        let key = VictimKey {
-            rank: state.preempt_rank(job),
-            by_age,
-            cpus,
-            start,
-            job: id,
-        };
-        self.by_key.insert(key);
-        if Some(until) > job.start_time {
-            self.exempt.insert(Exemption { until, job: id });
-        }
-        self.of.insert(id, Victim { key, until });
-    }
-
-    /// Removes and returns the jobs whose exempt time has passed.
-    pub(crate) fn now_open(&mut self, now: Timestamp) -> Vec<JobId> {
-        let mut open = Vec::new();
-        while let Some(&Exemption { until, job }) = self.exempt.first()
-            && until <= now
-        {
-            self.exempt.pop_first();
-            open.push(job);
-        }
-        open
-    }
-
-    /// The time at which the next exempt time ends.
-    pub(crate) fn next_open(&self) -> Option<Timestamp> {
-        self.exempt.first().map(|exemption| exemption.until)
-    }
-}
+/// Number of times that other victims are chosen for a job because it would not keep the room of those chosen before.
+const OTHERS_MAX: usize = 3;
 
 /// The result of an attempt to preempt jobs for a waiting one.
 pub(crate) enum PreemptOutcome {
@@ -240,22 +142,33 @@ pub(super) fn preempt<'a>(
         !is_chosen && preemptable.of[&key.job].until <= pass.now
     };
     let victims = preemptable.by_key.iter().filter(may_be_chosen);
-    let candidates: Vec<VictimCandidate<'a>> = victims.filter_map(candidate).collect();
-    let Some(search) = VictimSearch::new(pass, lane, &going.others) else {
-        return PreemptOutcome::Short(Shortfall::NO_NODES, false);
+    let mut candidates: Vec<VictimCandidate<'a>> = victims.filter_map(candidate).collect();
+    let mut refused = 0;
+    let room = loop {
+        let Some(search) = VictimSearch::new(pass, lane, &going.others) else {
+            return PreemptOutcome::Short(Shortfall::NO_NODES, false);
+        };
+        let found = search.find_room(&going, &candidates, state);
+        let (short, held) = (search.short.get(), search.narrowed.get());
+        pass.s.cost.nodes_visited += 1 + candidates.len() as u64;
+        let room = match found {
+            Some(room) => room,
+            None if refused == 0 => return PreemptOutcome::Short(short, held),
+            None => return PreemptOutcome::Short(Shortfall::ANYTHING, true),
+        };
+        if starts::limit_on(pass, lane, id, &room.picks).is_some() {
+            return PreemptOutcome::Short(Shortfall::ANYTHING, held || refused > 0);
+        }
+        if room.now || keeps_room(pass, lane, &room, &going.others) {
+            break room;
+        }
+        if refused == OTHERS_MAX {
+            return PreemptOutcome::Short(Shortfall::ANYTHING, true);
+        }
+        refused += 1;
+        let is_refused = |job: JobId| room.victims.iter().any(|victim| victim.job.id == job);
+        candidates.retain(|candidate| !is_refused(candidate.key.job));
     };
-    let found = search.find_room(&going, &candidates, state);
-    let (short, held) = (search.short.get(), search.narrowed.get());
-    pass.s.cost.nodes_visited += 1 + candidates.len() as u64;
-    let Some(room) = found else {
-        return PreemptOutcome::Short(short, held);
-    };
-    if starts::limit_on(pass, lane, id, &room.picks).is_some() {
-        return PreemptOutcome::Short(Shortfall::ANYTHING, held);
-    }
-    if !room.now && !keeps_room(pass, lane, &room, &going.others) {
-        return PreemptOutcome::Short(Shortfall::ANYTHING, true);
-    }
     for victim in &room.victims {
         pass.chosen.insert(victim.job.id, !victim.whole);
         pass.plan.preemptions.push(PlannedPreemption {
@@ -401,9 +314,17 @@ fn claim(pass: &mut Pass<'_>, lane: u32, id: JobId, made: (&RoomPlan<'_>, &[&Job
         let Some(search) = VictimSearch::new(pass, lane, others) else {
             return;
         };
-        let after_preemption = search.without(&room.freed, Departure::Later);
+        // Others that leave do not count here: the job does not wait for them.
+        let nodes: BTreeSet<u32> = room.picks.iter().map(|pick| pick.node).collect();
+        let helps = |freed: &&FreedShares<'_>| {
+            let mut held = freed.job.held();
+            let is_near = held.any(|(share, _)| nodes.contains(&share.node.0));
+            is_near || search.has_licenses(freed.job)
+        };
+        let freed: Vec<FreedShares<'_>> = room.freed.iter().filter(helps).copied().collect();
+        let after_preemption = search.without(&freed, Departure::Later);
         let made = after_preemption.pledge(search.demand, &room.picks);
-        (made, search.licenses(&room.freed).unwrap_or_default())
+        (made, search.licenses(&freed).unwrap_or_default())
     };
     let made = Arc::new(made);
     pass.reservations.holds.add(&made);
@@ -546,26 +467,27 @@ impl<'a> VictimSearch<'a> {
         }
         let mut base = stopped.clone();
         base.extend(leaving);
-        if let Some(picks) = self.place(&base, Departure::Later) {
-            return Some(of(picks, Vec::new(), base, false));
+        let mut found = self.room_beside(&base, candidates, state);
+        if found.is_none() && base.iter().any(|leaving| leaving.at > self.now) {
+            // The job need not wait for those who leave for others after a grace time.
+            let short = self.short.get();
+            base.retain(|leaving| leaving.at <= self.now);
+            found = self.room_beside(&base, candidates, state);
+            self.short.set(short.or(self.short.get()));
         }
         let Some(VictimChoice {
             picks,
             jobs: victims,
-        }) = self.victims(
-            FreedRoom {
-                freed: &base,
-                departure: Departure::Later,
-            },
-            candidates,
-            state,
-        )
+        }) = found
         else {
             let VictimChoice { picks, jobs } = self.victims_at_once(stopped, candidates, state)?;
             let mut freed = stopped.clone();
             freed.extend(&jobs);
             return Some(of(picks, jobs, freed, true));
         };
+        if victims.is_empty() {
+            return Some(of(picks, victims, base, false));
+        }
         // If jobs only have to stop, the job starts in their place.
         if victims.iter().all(|victim| !victim.whole) {
             let mut freed = stopped.clone();
@@ -583,6 +505,24 @@ impl<'a> VictimSearch<'a> {
         }
         base.extend(&victims);
         Some(of(picks, chosen, base, false))
+    }
+
+    /// Nodes that these jobs leave, and jobs to choose besides if they do not suffice.
+    fn room_beside<'s>(
+        &self,
+        base: &[FreedShares<'s>],
+        candidates: &[VictimCandidate<'s>],
+        state: &State,
+    ) -> Option<VictimChoice<'s>> {
+        if let Some(picks) = self.place(base, Departure::Later) {
+            let jobs = Vec::new();
+            return Some(VictimChoice { picks, jobs });
+        }
+        let base = FreedRoom {
+            freed: base,
+            departure: Departure::Later,
+        };
+        self.victims(base, candidates, state)
     }
 
     /// Jobs to stop in the moment in which the waiting job starts, if these have CPUs of stopped jobs that it may not

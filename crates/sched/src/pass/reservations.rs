@@ -5,8 +5,9 @@ use super::{Pass, waited_ms};
 use crate::NODES_PER_PASS_MAX;
 use crate::backfill::gains::BackfillReservation;
 use crate::backfill::outlook::{
-    FoundStart, KeptNodes, Outlook, PlannedPlacement, StartTimes, reserve,
+    FoundStart, KeptNodes, Outlook, PlannedPlacement, StartTimes, ends_on_nodes, reserve,
 };
+use crate::backfill::together::COUNTED_AS_ONE;
 use crate::demand::Demand;
 use crate::demand::licenses::LicensesDue;
 use crate::demand::pick::Pick;
@@ -24,6 +25,10 @@ use std::sync::Arc;
 /// Number of nodes that one pass looks at for earliest times of waiting jobs before it shortens
 /// such searches.
 const LATER_NODES_MAX: u64 = NODES_PER_PASS_MAX;
+
+/// Number of nodes that one pass looks at to make reservations anew before jobs make room. Searches for waiting jobs have
+/// a budget of their own.
+const ANEW_NODES_MAX: u64 = NODES_PER_PASS_MAX;
 
 /// Times at which all nodes of a partition can be looked at for a job, whatever others have cost.
 const TIMES_LEAST: u64 = 8;
@@ -188,11 +193,19 @@ pub(super) fn settle_reservation(pass: &mut Pass<'_>, part: u32, new: Option<Bac
     }
 }
 
+/// Reservations as they would be with other ends of jobs.
+struct MadeAnew {
+    holds: Holds,
+    ends: BTreeSet<Timestamp>,
+    /// Number of nodes looked at in this pass for such reservations.
+    looked_at: u64,
+}
+
 /// The holds of this pass's reservations as they would be with the present ends of jobs on these nodes. `None` if they are
 /// as they were made, or if that is not known: a reservation includes licenses or belongs to a heterogeneous job, or
 /// searches have become too costly. Of a partition only the reservation of its first waiting job counts.
 pub(super) fn made_anew(pass: &mut Pass<'_>, nodes: &BTreeSet<u32>) -> Option<Holds> {
-    if pass.s.cost.later_nodes >= 2 * LATER_NODES_MAX {
+    if pass.s.cost.anew_nodes >= ANEW_NODES_MAX {
         return None;
     }
     let parts = &pass.s.fleet.parts;
@@ -209,53 +222,77 @@ pub(super) fn made_anew(pass: &mut Pass<'_>, nodes: &BTreeSet<u32>) -> Option<Ho
         return None;
     }
     // Room that is being made for other jobs is theirs.
-    let (mut holds, mut ends) = (Holds::default(), BTreeSet::new());
     let held = pass.reservations.holds.iter().flat_map(|(_, held)| held);
     let claims: Vec<NodeHold> = held.filter(|hold| hold.lane == CLAIM).cloned().collect();
-    ends.extend(claims.iter().map(|hold| hold.end));
-    holds.add(&Arc::new(claims));
-    let mut looked_at = 0;
+    let mut anew = MadeAnew {
+        holds: Holds::default(),
+        ends: claims.iter().map(|hold| hold.end).collect(),
+        looked_at: pass.s.cost.anew_nodes,
+    };
+    anew.holds.add(&Arc::new(claims));
+    let mut is_known = true;
     for (near, part, made) in made {
         let again = if near {
-            reserve_again(pass, part, made, &mut holds, &ends, &mut looked_at)
+            reserve_again(pass, part, made, &mut anew)
         } else {
-            holds.add(&made.holds);
+            anew.holds.add(&made.holds);
             Some(Arc::clone(&made.holds))
         };
-        ends.extend(again.and_then(|holds| Some(holds.first()?.end)));
+        let Some(again) = again else {
+            is_known = false;
+            break;
+        };
+        anew.ends.extend(again.first().map(|hold| hold.end));
     }
-    pass.s.cost.later_nodes += looked_at;
-    Some(holds)
+    pass.s.cost.anew_nodes = anew.looked_at;
+    is_known.then_some(anew.holds)
 }
 
-/// Searches anew for nodes for a job that has a reservation, beside other holds, and adds them to these.
+/// Searches anew for nodes for a job that has a reservation, beside other holds, and adds them to these. `None` if the
+/// search is too costly.
 fn reserve_again(
     pass: &Pass<'_>,
     part: u32,
     made: &BackfillReservation,
-    holds: &mut Holds,
-    ends: &BTreeSet<Timestamp>,
-    looked_at: &mut u64,
+    anew: &mut MadeAnew,
 ) -> Option<SharedHolds> {
     let lane = made.lane;
-    let demand = pass.s.queue.lane(lane).demand.as_ref().ok()?;
-    let outlook = outlook_of(pass, None, lane, demand, made.cautious);
+    let Ok(demand) = &pass.s.queue.lane(lane).demand else {
+        return Some(SharedHolds::default());
+    };
     let on = pass.s.fleet.of_part(part);
+    let assumed = ends_of(pass, made.cautious);
+    let ends = ends_on_nodes(on.fleet, on.part, assumed.into());
+    anew.looked_at += (ends.len() as u64 + ends.iter().sum::<u64>()) / COUNTED_AS_ONE;
+    let prepared = Outlook::cost_of(demand, on.fleet, on.part, &ends);
+    let left = ANEW_NODES_MAX.saturating_sub(anew.looked_at);
+    // Known before any of it is looked at: a search that would be too much must not cost it.
+    let nodes_max = left.checked_sub(prepared)?;
+    let outlook = outlook_of(pass, None, lane, demand, made.cautious);
     let times = StartTimes {
         now: pass.now,
         from: None,
         waited: waited_for_switches(pass, made.key.job),
-        nodes_max: nodes_left(pass, part),
+        nodes_max,
     };
-    let found = outlook.earliest(demand, on, KeptNodes { holds, ends }, times);
-    *looked_at += outlook.take_looked_at();
-    let FoundStart { start, picks } = found?;
+    let kept = KeptNodes {
+        holds: &anew.holds,
+        ends: &anew.ends,
+    };
+    let found = outlook.earliest(demand, on, kept, times);
+    anew.looked_at += outlook.take_looked_at();
+    if anew.looked_at >= ANEW_NODES_MAX {
+        return None;
+    }
+    let Some(FoundStart { start, picks }) = found else {
+        return Some(SharedHolds::default());
+    };
     let planned = PlannedPlacement {
         lane,
         start,
         picks: &picks,
     };
-    Some(reserve(holds, demand, on, planned, &outlook))
+    Some(reserve(&mut anew.holds, demand, on, planned, &outlook))
 }
 
 /// Whether nodes are held for a job that will start at this time.
@@ -293,11 +330,7 @@ pub(super) fn waits_too(pass: &mut Pass<'_>, lane: u32, part: u32, key: HeadKey)
     let Ok(demand) = &pass.s.queue.lane(lane).demand else {
         return;
     };
-    let ends = if pass.s.planned.predicts() {
-        Ends::Planned
-    } else {
-        Ends::Limits
-    };
+    let ends = ends_of(pass, false);
     let kept = pass.reservations.outlooks.remove(&lane);
     let outlook = kept
         .and_then(|mut kept| kept.update(demand, fleet, view).then_some(kept))
@@ -390,6 +423,15 @@ pub(super) fn relax_hold(
     }
 }
 
+/// The kind of job ends that a search for a later time counts on.
+fn ends_of(pass: &Pass<'_>, cautious: bool) -> Ends {
+    if pass.s.planned.predicts() && !cautious {
+        Ends::Planned
+    } else {
+        Ends::Limits
+    }
+}
+
 /// The partition's outlook for the first job of the lane. The outlook of the previous first job is
 /// reused if that job requested the same of each node.
 fn outlook_of(
@@ -399,11 +441,7 @@ fn outlook_of(
     demand: &Demand,
     cautious: bool,
 ) -> Box<Outlook> {
-    let ends = if pass.s.planned.predicts() && !cautious {
-        Ends::Planned
-    } else {
-        Ends::Limits
-    };
+    let ends = ends_of(pass, cautious);
     let lane = pass.s.queue.lane(lane);
     let (fleet, view) = (&pass.s.fleet, &pass.s.fleet.parts[lane.part as usize]);
     let kept = kept.and_then(|LaneOutlook { stamp, mut outlook }| {

@@ -63,6 +63,8 @@ pub struct Cost {
     pub het_tried_nodes: u64,
     /// Number of nodes looked at to find the earliest time of other jobs.
     pub later_nodes: u64,
+    /// Number of nodes looked at to make reservations anew before jobs make room.
+    pub anew_nodes: u64,
 }
 
 impl Cost {

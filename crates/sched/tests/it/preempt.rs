@@ -1,5 +1,6 @@
 //! Jobs that make room: who is chosen, what is kept for whom, and that nothing is given twice meanwhile.
 
+mod anew;
 mod reclaimed;
 mod soundness;
 
