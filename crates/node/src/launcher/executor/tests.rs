@@ -1,3 +1,5 @@
+//! Step daemons are read only while the launcher listens to them.
+
 use super::*;
 use muster_model::time::Timestamp;
 use muster_node_core::messages::StepdEvent;
