@@ -407,7 +407,7 @@ fn launch_failed(
         draft.change(id, JobChange::Detail(detail));
         ending::end(draft, id, how);
     }
-    ending::release(draft, id, position);
+    // The node's release follows, when the launcher has ended the job's steps there and the epilog has run.
     match fault {
         LaunchFault::Job | LaunchFault::Lack => {}
         LaunchFault::Node => count_failure(draft, idx, error),
