@@ -191,8 +191,8 @@ pub(super) fn preempt<'a>(
 /// Whether the job still has the room when those who make it have left. Reservations of jobs before it in line are made
 /// again then; one that is brought forward by the same room may take it, so that victims would have ended for nobody.
 fn keeps_room(pass: &mut Pass<'_>, lane: u32, room: &RoomPlan<'_>, others: &[&Job]) -> bool {
-    let ends = room.victims.iter().filter(|victim| victim.whole);
-    let leave = |victim: &FreedShares<'_>| {
+    let state = pass.state;
+    let leave = |victim: FreedShares<'_>| {
         let (job, at) = (victim.job.id, victim.at);
         let held = victim.job.held();
         let nodes = held.map(|(share, _)| share.node.0).collect::<Vec<u32>>();
@@ -206,12 +206,17 @@ fn keeps_room(pass: &mut Pass<'_>, lane: u32, room: &RoomPlan<'_>, others: &[&Jo
             EndOnNode { node, ends }
         })
     };
-    let mut ends: Vec<EndOnNode> = ends.flat_map(leave).collect();
+    let victims = room.victims.iter().filter(|victim| victim.whole).copied();
+    let mut ends: Vec<EndOnNode> = victims.flat_map(leave).collect();
     if ends.is_empty() {
         return true;
     }
-    pass.s.fleet.swap_ends(&mut ends);
     let nodes = ends.iter().map(|end| end.node).collect();
+    // Jobs chosen for others in this pass leave too, and the reservations were made as if they stayed.
+    let chosen = pass.chosen.iter().filter(|(_, stops)| !**stops);
+    let chosen = chosen.filter_map(|(id, _)| state.jobs.get(id));
+    ends.extend(chosen.flat_map(|job| leave(FreedShares::of(pass, job, true))));
+    pass.s.fleet.swap_ends(&mut ends);
     let holds = reservations::made_anew(pass, &nodes);
     let keeps = holds.is_none_or(|holds| {
         let search = VictimSearch::new(pass, lane, others);

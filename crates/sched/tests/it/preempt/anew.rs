@@ -132,3 +132,27 @@ fn room_is_not_held_for_the_grace_time_of_others() {
     let start = world.state.jobs[&last].expected_start;
     assert_eq!(start, Some(world.now.plus_s(20 * 60)));
 }
+
+/// Jobs that had just been chosen for another counted as if they stayed: with their room as well, a reservation was brought
+/// forward to that of a job for which more had to leave.
+#[test]
+fn jobs_chosen_for_others_leave_too() {
+    let mut config = config(1, 6, PreemptMode::Cancel);
+    let mut part = partition("first", &config.nodes);
+    part.priority_tier = 20;
+    config.partitions.push(part);
+    let mut world = World::new(config);
+    let large = world.submit(job(2, 300));
+    let small = world.submit(job(1, 400));
+    world.submit(within("first", job(3, 50)));
+    assert_eq!(world.pass().len(), 3);
+    let first = world.submit(within("first", job(2, 50)));
+    let reserved = world.submit(within("first", job(6, 60)));
+    let late = world.submit(within("mid", job(1, 100)));
+    assert_eq!(world.preempting_pass(), (vec![large.0], vec![]));
+    world.clean(large);
+    assert_eq!(world.preempting_pass(), (vec![], vec![first.0]));
+    assert!(world.state.jobs[&reserved].expected_start.is_some());
+    assert!(world.state.jobs[&late].is_startable());
+    assert!(world.state.active.contains(&small));
+}
