@@ -1,7 +1,7 @@
 //! Room that is made beside reservations of other jobs, which are made again when it is there.
 
 use super::{config, within};
-use crate::world::{World, job, partition};
+use crate::world::{World, job, partition, wide};
 use muster_model::config::ClusterConfig;
 use muster_model::ids::JobId;
 use muster_model::preemption::PreemptMode;
@@ -155,4 +155,35 @@ fn jobs_chosen_for_others_leave_too() {
     assert!(world.state.jobs[&reserved].expected_start.is_some());
     assert!(world.state.jobs[&late].is_startable());
     assert!(world.state.active.contains(&small));
+}
+
+/// For each job, other victims were chosen after a refusal, however much earlier jobs had cost.
+#[test]
+fn searches_after_refusals_are_bounded() {
+    let (count, jobs) = (100, 200);
+    let mut config = config(count, 4, PreemptMode::Cancel);
+    let mut part = partition("first", &config.nodes);
+    part.priority_tier = 20;
+    config.partitions.push(part);
+    let mut world = World::new(config);
+    for node in 0..count {
+        world.submit(at(node, within("first", job(3, 50))));
+        world.submit(at(node, job(1, 300)));
+    }
+    while world.state.active.len() < 2 * count as usize {
+        assert!(!world.pass().is_empty());
+    }
+    // Each node that a job leaves is a node for it in 50 minutes.
+    world.submit(within("first", wide(1, 4, 60)));
+    for more in 0..jobs {
+        let nodes = 16 + more % 8;
+        world.submit(within("mid", wide(nodes, nodes, 61 + more / 8)));
+    }
+    let plan = world.sched.plan(&world.state, world.now);
+    assert!(plan.preemptions.is_empty(), "{:?}", plan.preemptions);
+    let cost = world.sched.cost();
+    assert!(
+        (4_000_000..4_500_000).contains(&cost.refused_nodes),
+        "{cost:?}"
+    );
 }
