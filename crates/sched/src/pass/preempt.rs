@@ -219,12 +219,13 @@ fn keeps_room(pass: &mut Pass<'_>, lane: u32, room: &RoomPlan<'_>, others: &[&Jo
         return true;
     }
     let nodes = ends.iter().map(|end| end.node).collect();
+    let all_gone = ends.iter().map(|end| end.ends.planned).max();
     // Jobs chosen for others in this pass leave too, and the reservations were made as if they stayed.
     let chosen = pass.chosen.iter().filter(|(_, stops)| !**stops);
     let chosen = chosen.filter_map(|(id, _)| state.jobs.get(id));
     ends.extend(chosen.flat_map(|job| leave(FreedShares::of(pass, job, true))));
     pass.s.fleet.swap_ends(&mut ends);
-    let holds = reservations::made_anew(pass, &nodes);
+    let holds = reservations::made_anew(pass, &nodes, all_gone.unwrap_or(pass.now));
     let keeps = holds.is_none_or(|holds| {
         let search = VictimSearch::new(pass, lane, others);
         search.is_none_or(|mut search| {
