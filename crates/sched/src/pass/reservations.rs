@@ -204,9 +204,9 @@ struct MadeAnew {
 }
 
 /// The holds of this pass's reservations as they would be with the present ends of jobs on these nodes, once those who end
-/// by a time are gone. `None` if they are
-/// as they were made, or if that is not known: a reservation includes licenses or belongs to a heterogeneous job, or
-/// searches have become too costly. Of a partition only the reservation of its first waiting job counts.
+/// by a time are gone. `None` if they are as they were made, or if that is not known: a reservation includes licenses or
+/// belongs to a heterogeneous job, or searches have become too costly. Of a partition only the reservation of its first
+/// waiting job counts.
 pub(super) fn made_anew(
     pass: &mut Pass<'_>,
     nodes: &BTreeSet<u32>,
