@@ -347,19 +347,22 @@ impl Outlook {
             .set(self.looked_at.get() + ALLOCATION_AS_NODES * leaving.len() as u64);
         let (mut room, mut layers) = (view.room.clone(), layers_of(&view.layers));
         let most = fleet.empty[view.class as usize].cpus;
-        let mut at = 0;
+        let (mut at, mut free) = (0, room.cpus);
         while at < leaving.len() {
             let end = leaving[at].0;
             while at < leaving.len() && leaving[at].0 == end {
                 view.allocations[leaving[at].1].leave(class, most, &mut room, &mut layers);
                 at += 1;
             }
+            if end <= self.assumed.gone_by {
+                free = room.cpus;
+            }
             let most = holds(&room);
             // Where the demand depends on more than counts, any job end may help.
             if most > last || (most > 0 && demand.is_intricate()) {
                 steps.push(Step {
                     at: end,
-                    free: Reverse(view.room.cpus),
+                    free: Reverse(free),
                     pos: u32::try_from(pos).expect("fewer than 2^32 nodes"),
                     from: last,
                     to: most,
@@ -602,7 +605,10 @@ impl Outlook {
             places: Vec::with_capacity(PLACES),
             at: Cell::new(0),
         };
+        // What was free before the job starts does not become free last.
+        let gone_by = Some(self.assumed.gone_by).filter(|by| *by <= future.start);
         let grown = self.steps[..future.grown].iter().rev();
+        let grown = grown.take_while(|step| gone_by.is_none_or(|by| step.at > by));
         let all = (0..part.order.len()).rev();
         let mut places = grown.map(|step| step.pos as usize).chain(all);
         let (mut nodes, mut tasks, mut more) = (0u64, 0u64, 0u64);

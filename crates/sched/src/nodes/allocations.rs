@@ -71,6 +71,8 @@ pub(crate) struct EndAssumption {
     pub(crate) ends: Ends,
     /// The assumed end of jobs whose end is not known, if any.
     pub(crate) endless: Option<Timestamp>,
+    /// Jobs that end by this time count as gone where a choice depends on what is free already.
+    pub(crate) gone_by: Timestamp,
 }
 
 impl From<Ends> for EndAssumption {
@@ -78,6 +80,7 @@ impl From<Ends> for EndAssumption {
         EndAssumption {
             ends,
             endless: None,
+            gone_by: Timestamp(i64::MIN),
         }
     }
 }

@@ -8,6 +8,7 @@ pub(crate) use self::preemptable::PreemptableJobs;
 
 use self::preemptable::VictimKey;
 use super::{reservations, starts};
+use crate::NODES_PER_PASS_MAX;
 use crate::demand::licenses::{LicenseDue, Licenses, Span};
 use crate::demand::pick::Pick;
 use crate::nodes::allocations::{EndOnNode, JobEnds};
@@ -37,6 +38,9 @@ const CLAIMS_MAX: usize = 64;
 const SPARED_MAX: usize = 128;
 /// Number of times that other victims are chosen for a job because it would not keep the room of those chosen before.
 const OTHERS_MAX: usize = 3;
+/// Number of nodes, and of what jobs leave on them, that one pass looks at for room that is refused before it chooses no
+/// other victims.
+const REFUSED_NODES_MAX: u64 = NODES_PER_PASS_MAX;
 
 /// The result of an attempt to preempt jobs for a waiting one.
 pub(crate) enum PreemptOutcome {
@@ -150,6 +154,7 @@ pub(super) fn preempt<'a>(
         };
         let found = search.find_room(&going, &candidates, state);
         let (short, held) = (search.short.get(), search.narrowed.get());
+        let looked_at = search.looked_at.get();
         pass.s.cost.nodes_visited += 1 + candidates.len() as u64;
         let room = match found {
             Some(room) => room,
@@ -162,12 +167,14 @@ pub(super) fn preempt<'a>(
         if room.now || keeps_room(pass, lane, &room, &going.others) {
             break room;
         }
-        if refused == OTHERS_MAX {
+        let is_costly = pass.s.cost.refused_nodes >= REFUSED_NODES_MAX;
+        pass.s.cost.refused_nodes += looked_at;
+        if refused == OTHERS_MAX || is_costly {
             return PreemptOutcome::Short(Shortfall::ANYTHING, true);
         }
         refused += 1;
-        let is_refused = |job: JobId| room.victims.iter().any(|victim| victim.job.id == job);
-        candidates.retain(|candidate| !is_refused(candidate.key.job));
+        let before: BTreeSet<JobId> = room.victims.iter().map(|victim| victim.job.id).collect();
+        candidates.retain(|candidate| !before.contains(&candidate.key.job));
     };
     for victim in &room.victims {
         pass.chosen.insert(victim.job.id, !victim.whole);
@@ -191,8 +198,8 @@ pub(super) fn preempt<'a>(
 /// Whether the job still has the room when those who make it have left. Reservations of jobs before it in line are made
 /// again then; one that is brought forward by the same room may take it, so that victims would have ended for nobody.
 fn keeps_room(pass: &mut Pass<'_>, lane: u32, room: &RoomPlan<'_>, others: &[&Job]) -> bool {
-    let ends = room.victims.iter().filter(|victim| victim.whole);
-    let leave = |victim: &FreedShares<'_>| {
+    let state = pass.state;
+    let leave = |victim: FreedShares<'_>| {
         let (job, at) = (victim.job.id, victim.at);
         let held = victim.job.held();
         let nodes = held.map(|(share, _)| share.node.0).collect::<Vec<u32>>();
@@ -206,13 +213,19 @@ fn keeps_room(pass: &mut Pass<'_>, lane: u32, room: &RoomPlan<'_>, others: &[&Jo
             EndOnNode { node, ends }
         })
     };
-    let mut ends: Vec<EndOnNode> = ends.flat_map(leave).collect();
+    let victims = room.victims.iter().filter(|victim| victim.whole).copied();
+    let mut ends: Vec<EndOnNode> = victims.flat_map(leave).collect();
     if ends.is_empty() {
         return true;
     }
-    pass.s.fleet.swap_ends(&mut ends);
     let nodes = ends.iter().map(|end| end.node).collect();
-    let holds = reservations::made_anew(pass, &nodes);
+    let all_gone = ends.iter().map(|end| end.ends.planned).max();
+    // Jobs chosen for others in this pass leave too, and the reservations were made as if they stayed.
+    let chosen = pass.chosen.iter().filter(|(_, stops)| !**stops);
+    let chosen = chosen.filter_map(|(id, _)| state.jobs.get(id));
+    ends.extend(chosen.flat_map(|job| leave(FreedShares::of(pass, job, true))));
+    pass.s.fleet.swap_ends(&mut ends);
+    let holds = reservations::made_anew(pass, &nodes, all_gone.unwrap_or(pass.now));
     let keeps = holds.is_none_or(|holds| {
         let search = VictimSearch::new(pass, lane, others);
         search.is_none_or(|mut search| {
@@ -315,12 +328,9 @@ fn claim(pass: &mut Pass<'_>, lane: u32, id: JobId, made: (&RoomPlan<'_>, &[&Job
             return;
         };
         // Others that leave do not count here: the job does not wait for them.
-        let nodes: BTreeSet<u32> = room.picks.iter().map(|pick| pick.node).collect();
-        let helps = |freed: &&FreedShares<'_>| {
-            let mut held = freed.job.held();
-            let is_near = held.any(|(share, _)| nodes.contains(&share.node.0));
-            is_near || search.has_licenses(freed.job)
-        };
+        let nodes = nodes_of(&room.picks);
+        let helps =
+            |freed: &&FreedShares<'_>| is_near(freed.job, &nodes) || search.has_licenses(freed.job);
         let freed: Vec<FreedShares<'_>> = room.freed.iter().filter(helps).copied().collect();
         let after_preemption = search.without(&freed, Departure::Later);
         let made = after_preemption.pledge(search.demand, &room.picks);
@@ -353,10 +363,14 @@ struct FreedRoom<'a, 's> {
     departure: Departure,
 }
 
+/// The nodes on which a job would run.
+fn nodes_of(picks: &[Pick]) -> BTreeSet<u32> {
+    picks.iter().map(|pick| pick.node).collect()
+}
+
 /// Whether a job has one of these nodes.
-fn is_near(job: &Job, picks: &[Pick]) -> bool {
-    let mut held = job.held();
-    held.any(|(share, _)| picks.iter().any(|pick| pick.node == share.node.0))
+fn is_near(job: &Job, nodes: &BTreeSet<u32>) -> bool {
+    job.held().any(|(share, _)| nodes.contains(&share.node.0))
 }
 
 /// A job's search for room.
@@ -375,6 +389,8 @@ struct VictimSearch<'a> {
     short: Cell<Shortfall>,
     /// Reservations for other jobs have reduced the room of nodes.
     narrowed: Cell<bool>,
+    /// Number of nodes, and of what jobs leave on them, that were looked at.
+    looked_at: Cell<u64>,
 }
 
 /// Licenses that exist, and those that a job requests.
@@ -414,6 +430,7 @@ impl<'a> VictimSearch<'a> {
                 .is_none(),
             short: Cell::new(Shortfall::ANYTHING),
             narrowed: Cell::new(false),
+            looked_at: Cell::new(0),
         })
     }
 
@@ -427,11 +444,14 @@ impl<'a> VictimSearch<'a> {
             let last = freed.iter().filter(here).map(|freed| freed.at).max();
             after_preemption.start_after(last.unwrap_or(self.now));
         }
+        let mut looked_at = self.part.order.len() as u64;
         for FreedShares { job, whole, .. } in freed {
             for (share, _) in job.held() {
                 after_preemption.release_of(job, share, *whole);
+                looked_at += 1;
             }
         }
+        self.looked_at.set(self.looked_at.get() + looked_at);
         after_preemption
     }
 
@@ -497,7 +517,8 @@ impl<'a> VictimSearch<'a> {
             }
         }
         let mut chosen = victims.clone();
-        let ends_there = |freed: &FreedShares<'_>| freed.whole && is_near(freed.job, &picks);
+        let nodes = nodes_of(&picks);
+        let ends_there = |freed: &FreedShares<'_>| freed.whole && is_near(freed.job, &nodes);
         if leaving.iter().chain(&victims).any(ends_there) {
             // Nobody stops before the others have left: the job stops them in the moment in which it starts. Meanwhile
             // stopped jobs may go on, and then reservations for other jobs are brought forward.
@@ -689,10 +710,11 @@ impl<'a> VictimSearch<'a> {
             }
         }
         let mut victims = all[..high].to_vec();
+        let nodes = nodes_of(&picks);
         let kept: Vec<FreedShares<'s>> = victims
             .iter()
             .copied()
-            .filter(|victim| is_near(victim.job, &picks) || self.has_licenses(victim.job))
+            .filter(|victim| is_near(victim.job, &nodes) || self.has_licenses(victim.job))
             .collect();
         if kept.len() < victims.len()
             && let Some(found) = with(&kept)

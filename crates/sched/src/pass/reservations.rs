@@ -11,7 +11,7 @@ use crate::backfill::together::COUNTED_AS_ONE;
 use crate::demand::Demand;
 use crate::demand::licenses::LicensesDue;
 use crate::demand::pick::Pick;
-use crate::nodes::allocations::Ends;
+use crate::nodes::allocations::{EndAssumption, Ends};
 use crate::nodes::node_map::{NumberMap, NumberSet};
 use crate::order::HeadKey;
 use crate::place::holds::{CLAIM, Holds, NodeHold, SharedHolds};
@@ -197,14 +197,21 @@ pub(super) fn settle_reservation(pass: &mut Pass<'_>, part: u32, new: Option<Bac
 struct MadeAnew {
     holds: Holds,
     ends: BTreeSet<Timestamp>,
+    /// The time by which the jobs have left.
+    gone_by: Timestamp,
     /// Number of nodes looked at in this pass for such reservations.
     looked_at: u64,
 }
 
-/// The holds of this pass's reservations as they would be with the present ends of jobs on these nodes. `None` if they are
-/// as they were made, or if that is not known: a reservation includes licenses or belongs to a heterogeneous job, or
-/// searches have become too costly. Of a partition only the reservation of its first waiting job counts.
-pub(super) fn made_anew(pass: &mut Pass<'_>, nodes: &BTreeSet<u32>) -> Option<Holds> {
+/// The holds of this pass's reservations as they would be with the present ends of jobs on these nodes, once those who end
+/// by a time are gone. `None` if they are as they were made, or if that is not known: a reservation includes licenses or
+/// belongs to a heterogeneous job, or searches have become too costly. Of a partition only the reservation of its first
+/// waiting job counts.
+pub(super) fn made_anew(
+    pass: &mut Pass<'_>,
+    nodes: &BTreeSet<u32>,
+    gone_by: Timestamp,
+) -> Option<Holds> {
     if pass.s.cost.anew_nodes >= ANEW_NODES_MAX {
         return None;
     }
@@ -227,6 +234,7 @@ pub(super) fn made_anew(pass: &mut Pass<'_>, nodes: &BTreeSet<u32>) -> Option<Ho
     let mut anew = MadeAnew {
         holds: Holds::default(),
         ends: claims.iter().map(|hold| hold.end).collect(),
+        gone_by,
         looked_at: pass.s.cost.anew_nodes,
     };
     anew.holds.add(&Arc::new(claims));
@@ -261,14 +269,17 @@ fn reserve_again(
         return Some(SharedHolds::default());
     };
     let on = pass.s.fleet.of_part(part);
-    let assumed = ends_of(pass, made.cautious);
-    let ends = ends_on_nodes(on.fleet, on.part, assumed.into());
+    let assumed = EndAssumption {
+        gone_by: anew.gone_by,
+        ..ends_of(pass, made.cautious).into()
+    };
+    let ends = ends_on_nodes(on.fleet, on.part, assumed);
     anew.looked_at += (ends.len() as u64 + ends.iter().sum::<u64>()) / COUNTED_AS_ONE;
     let prepared = Outlook::cost_of(demand, on.fleet, on.part, &ends);
     let left = ANEW_NODES_MAX.saturating_sub(anew.looked_at);
     // Known before any of it is looked at: a search that would be too much must not cost it.
     let nodes_max = left.checked_sub(prepared)?;
-    let outlook = outlook_of(pass, None, lane, demand, made.cautious);
+    let outlook = Outlook::new(demand, on.fleet, on.part, assumed);
     let times = StartTimes {
         now: pass.now,
         from: None,

@@ -65,6 +65,8 @@ pub struct Cost {
     pub later_nodes: u64,
     /// Number of nodes looked at to make reservations anew before jobs make room.
     pub anew_nodes: u64,
+    /// Number of nodes, and of what jobs leave on them, that were looked at for room that was refused.
+    pub refused_nodes: u64,
 }
 
 impl Cost {

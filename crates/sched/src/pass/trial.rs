@@ -30,8 +30,8 @@ const LEAST_AS_NODES: u64 = 64;
 /// Jobs are assumed to end at their limits.
 fn by_limits(now: Timestamp) -> EndAssumption {
     EndAssumption {
-        ends: Ends::Limits,
         endless: Some(now.plus_s(ENDLESS_S)),
+        ..Ends::Limits.into()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Room that is made beside reservations of other jobs, which are made again when it is there.
 
 use super::{config, within};
-use crate::world::{World, job, partition};
+use crate::world::{World, job, partition, wide};
 use muster_model::config::ClusterConfig;
 use muster_model::ids::JobId;
 use muster_model::preemption::PreemptMode;
@@ -131,4 +131,59 @@ fn room_is_not_held_for_the_grace_time_of_others() {
     assert_eq!(world.preempting_pass(), (vec![victim.0], vec![]));
     let start = world.state.jobs[&last].expected_start;
     assert_eq!(start, Some(world.now.plus_s(20 * 60)));
+}
+
+/// Jobs that had just been chosen for another counted as if they stayed: with their room as well, a reservation was brought
+/// forward to that of a job for which more had to leave.
+#[test]
+fn jobs_chosen_for_others_leave_too() {
+    let mut config = config(1, 6, PreemptMode::Cancel);
+    let mut part = partition("first", &config.nodes);
+    part.priority_tier = 20;
+    config.partitions.push(part);
+    let mut world = World::new(config);
+    let large = world.submit(job(2, 300));
+    let small = world.submit(job(1, 400));
+    world.submit(within("first", job(3, 50)));
+    assert_eq!(world.pass().len(), 3);
+    let first = world.submit(within("first", job(2, 50)));
+    let reserved = world.submit(within("first", job(6, 60)));
+    let late = world.submit(within("mid", job(1, 100)));
+    assert_eq!(world.preempting_pass(), (vec![large.0], vec![]));
+    world.clean(large);
+    assert_eq!(world.preempting_pass(), (vec![], vec![first.0]));
+    assert!(world.state.jobs[&reserved].expected_start.is_some());
+    assert!(world.state.jobs[&late].is_startable());
+    assert!(world.state.active.contains(&small));
+}
+
+/// For each job, other victims were chosen after a refusal, however much earlier jobs had cost.
+#[test]
+fn searches_after_refusals_are_bounded() {
+    let (count, jobs) = (100, 200);
+    let mut config = config(count, 4, PreemptMode::Cancel);
+    let mut part = partition("first", &config.nodes);
+    part.priority_tier = 20;
+    config.partitions.push(part);
+    let mut world = World::new(config);
+    for node in 0..count {
+        world.submit(at(node, within("first", job(3, 50))));
+        world.submit(at(node, job(1, 300)));
+    }
+    while world.state.active.len() < 2 * count as usize {
+        assert!(!world.pass().is_empty());
+    }
+    // Each node that a job leaves is a node for it in 50 minutes.
+    world.submit(within("first", wide(1, 4, 60)));
+    for more in 0..jobs {
+        let nodes = 16 + more % 8;
+        world.submit(within("mid", wide(nodes, nodes, 61 + more / 8)));
+    }
+    let plan = world.sched.plan(&world.state, world.now);
+    assert!(plan.preemptions.is_empty(), "{:?}", plan.preemptions);
+    let cost = world.sched.cost();
+    assert!(
+        (4_000_000..4_500_000).contains(&cost.refused_nodes),
+        "{cost:?}"
+    );
 }

@@ -367,6 +367,33 @@ fn nobody_stops_before_others_have_left() {
     soundly(53, &ops).expect("every plan is sound");
 }
 
+/// Of nodes that become free at the same time, a reservation holds those of which least is free already, and jobs that
+/// leave count there as they will when they have left.
+#[test]
+fn reservations_are_as_they_will_be_when_jobs_have_left() {
+    let submit = |part, tasks, nodes| Op::Submit {
+        part,
+        tasks,
+        nodes,
+        mib: 0,
+    };
+    let ops = [
+        submit(2, 1, 1),
+        submit(2, 6, 2),
+        submit(0, 2, 1),
+        submit(0, 1, 2),
+        Op::Pass,
+        Op::Later(30),
+        submit(2, 1, 1),
+        submit(2, 5, 2),
+        Op::End(0),
+        Op::Pass,
+        submit(1, 1, 2),
+        Op::Pass,
+    ];
+    soundly(48, &ops).expect("every plan is sound");
+}
+
 /// Plays operations and checks every plan against one made anew.
 fn soundly(flags: u32, ops: &[Op]) -> Result<(), TestCaseError> {
     let mode = [
