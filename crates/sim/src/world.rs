@@ -184,6 +184,8 @@ pub(crate) struct StepReports {
     /// The node that led it, and its boot.
     pub(crate) node: usize,
     pub(crate) boot: u64,
+    /// The agent that reported last, by its number among the node's agents.
+    pub(crate) agent_life: u64,
 }
 
 /// What really ran, as the nodes saw it.
@@ -209,6 +211,8 @@ pub(crate) struct Truth {
     pub(crate) waits_over: BTreeSet<JobAttempt>,
     /// How steps have ended, as agents that led them have reported; not those that came after such a wait and the release.
     pub(crate) step_ends: BTreeMap<AttemptStep, StepReports>,
+    /// Steps whose results a disk that was full or failed has not taken.
+    pub(crate) lost_results: BTreeSet<AttemptStep>,
     /// Since when scripts stand still whose jobs run as far as the controller knows, milliseconds.
     pub(crate) halted: BTreeMap<(usize, JobAttempt), u64>,
     /// Since when parts of steps are held on a node that runs nothing of them, milliseconds.

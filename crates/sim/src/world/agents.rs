@@ -595,7 +595,8 @@ impl AgentExecutor<'_> {
             if self.world.truth.waits_over.contains(&attempt) && self.is_released(node, attempt) {
                 return;
             }
-            let boot = self.world.nodes[node].boot;
+            let here = &self.world.nodes[node];
+            let (boot, agent_life) = (here.boot, here.agent_lives);
             let ends = self
                 .world
                 .truth
@@ -605,8 +606,10 @@ impl AgentExecutor<'_> {
                 exits: Vec::new(),
                 node,
                 boot,
+                agent_life,
             });
             ends.exits.push(end.exit);
+            ends.agent_life = agent_life;
         }
     }
 

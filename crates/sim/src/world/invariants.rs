@@ -678,9 +678,10 @@ pub(crate) fn invariant_memory_is_bounded(world: &World) -> Outcome {
 }
 
 /// A step whose end an agent has reported is in history, with the status that was reported, unless the machine that could repeat
-/// the report was lost.
+/// the report was lost, or the disk did not take the step's result and the agent that had it in memory died.
 pub(crate) fn invariant_steps_are_accounted_as_reported(world: &World) -> Outcome {
-    for (AttemptStep { attempt, step }, reports) in &world.truth.step_ends {
+    for (key, reports) in &world.truth.step_ends {
+        let AttemptStep { attempt, step } = key;
         let Some(launch) = world.ledger.launch(attempt.job, attempt.attempt) else {
             continue;
         };
@@ -689,7 +690,9 @@ pub(crate) fn invariant_steps_are_accounted_as_reported(world: &World) -> Outcom
             || world
                 .ledger
                 .was_down_between(lead, launch.started_at, u64::MAX);
-        if is_lost {
+        let is_forgotten = world.truth.lost_results.contains(key)
+            && world.nodes[reports.node].agent_lives != reports.agent_life;
+        if is_lost || is_forgotten {
             continue;
         }
         // A start that came when the job was over is no part of it any more.

@@ -82,6 +82,8 @@ impl StepdExecutor<'_> {
                     .leave(AttemptStep::new(attempt, step), *end, kept, now)
                 {
                     here.disturbed_at = now;
+                    let lost = AttemptStep::new(attempt, step);
+                    self.world.truth.lost_results.insert(lost);
                     let name = self.name().to_owned();
                     let job = attempt.job;
                     trace!(
