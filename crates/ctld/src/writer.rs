@@ -377,6 +377,11 @@ impl Writer {
         self.engine.state()
     }
 
+    /// Why the journal failed, after [`After::Stop`].
+    pub fn failure(&self) -> Option<&str> {
+        self.fatal.as_deref()
+    }
+
     fn finish(&mut self, work: Work, now: Timestamp) -> After {
         let stop = work.stop;
         self.pulse.goes_on(Doing::Writing);

@@ -6,7 +6,7 @@ use super::ending::{self, End};
 use super::node_loss::{NOT_RESPONDING, set_down};
 use crate::event::{AccountsChange, Event, JobChange};
 use muster_model::ids::{JobId, NodeIdx};
-use muster_model::job::{Job, JobState, Reason};
+use muster_model::job::{Job, JobState, Phase, Reason};
 use muster_model::limits::PURGE_MAX;
 use muster_model::time::Timestamp;
 use std::collections::BTreeSet;
@@ -86,13 +86,19 @@ fn silent_nodes(draft: &mut Draft<'_>) {
     }
 }
 
-/// Ended jobs older than `MinJobAge` leave; zero keeps them.
+/// Ended jobs older than `MinJobAge` leave; zero keeps them. Those that went back to the queue just now, with the rest of their
+/// heterogeneous jobs, stay.
 fn purge(draft: &mut Draft<'_>) {
     let age_s = draft.state.config.as_ref().map_or(0, |c| c.min_job_age_s);
     if age_s == 0 {
         return;
     }
     let now = draft.now;
+    let is_over = |id: &JobId| {
+        draft
+            .job(*id)
+            .is_some_and(|job| job.phase() == Phase::Ended)
+    };
     let ids: Vec<JobId> = draft
         .state
         .ended
@@ -100,6 +106,7 @@ fn purge(draft: &mut Draft<'_>) {
         .take_while(|(ended, _)| ended.plus_s(u64::from(age_s)) <= now)
         .take(PURGE_MAX)
         .map(|(_, id)| *id)
+        .filter(is_over)
         .collect();
     if !ids.is_empty() {
         draft.emit(Event::JobsPurged { ids });

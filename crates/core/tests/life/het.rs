@@ -230,6 +230,28 @@ fn a_launch_that_fails_is_tried_again_whole() {
     assert_eq!(world.job(ids[0]).reason, Reason::LaunchBackoff);
 }
 
+/// A component that has ended is old enough to leave in the moment in which the loss of another's node takes it back to the queue.
+#[test]
+fn a_component_that_comes_back_does_not_leave_as_it_ended() {
+    let mut world = World::new();
+    let component = JobSpec {
+        time_limit: Some(TimeLimit::Minutes(1)),
+        ..beside("het")
+    };
+    let id = world.try_submit_het(vec![spec("het"), component]);
+    let id = id.expect("accepted");
+    let ids = [id, JobId(id.0 + 1)];
+    world.start_het(&ids);
+    world.pass(60);
+    world.release(ids[1]);
+    assert!(world.job(ids[1]).is_over());
+    world.pass(240);
+    world.node(0, NodeCommand::Lost);
+    world.pass(60);
+    assert_eq!(world.states(&ids), [JobState::Pending; 2]);
+    world.check_replay();
+}
+
 #[test]
 fn requeue_suspend_and_update_by_the_leader() {
     let mut world = World::new();

@@ -325,9 +325,10 @@ impl ControllerExecutor<'_> {
             }
             After::Stop => {
                 if !self.world.faults.storage_may_fail() && !self.world.faults.operation_fails {
+                    let why = controller.writer.failure().unwrap_or("nothing failed");
                     return Err(Violation::new(
                         "invariant_only_storage_stops_the_controller",
-                        "the controller stops, and its storage works",
+                        format!("the controller stops, and its storage works: {why}"),
                     ));
                 }
                 trace!(self.world, "controller stops: its journal failed");
