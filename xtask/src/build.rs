@@ -25,6 +25,22 @@ pub(crate) fn use_given(file: &str) -> Result<()> {
     Ok(())
 }
 
+/// The words of a task without `--muster FILE`, which it uses.
+///
+/// # Errors
+/// There is no such file.
+pub(crate) fn without_given(words: &[String]) -> Result<Vec<String>> {
+    let mut left = Vec::new();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--muster" => use_given(words.next().context("--muster: a program must follow")?)?,
+            _ => left.push(word.clone()),
+        }
+    }
+    Ok(left)
+}
+
 /// The profiles of Cargo.toml.
 #[derive(Clone, Copy)]
 pub(crate) enum Profile {

@@ -34,7 +34,7 @@ cargo xtask build             a release, target/release/muster: the commands lin
 cargo xtask check             format, lints as errors, all tests; [--quick] in a build of its own, a quarter as large,
                               for a machine that does nothing else with it
 cargo xtask clients           programs that use Slurm's commands, installed from the package index, against a cluster
-                              of their own: [NAME ...], see tests/clients
+                              of their own: [NAME ...] [--muster FILE], see tests/clients
 cargo xtask demo              build, start a cluster here, run jobs on it, show the listings
 cargo xtask differ            command lines of tests/differ and drawn ones on Slurm (where it is installed) and on Muster in the
                               same state; what differs and is not accepted there: [--seed N] [--lines N] [--only COMMAND]
@@ -47,6 +47,7 @@ cargo xtask hostile           attacks of unprivileged users on a cluster of thei
 cargo xtask kill              daemons of a cluster under load are killed in turn, and nothing may be lost:
                               [--rounds N] [--nodes N] [--clients N] [--seed S] [--hostile] [--muster FILE]
 cargo xtask mpi4py            mpi4py's own tests, started by srun and by mpirun over two nodes: [test_NAME ...]
+                              [--muster FILE]
 cargo xtask numa              jobs on a machine of eight NUMA domains that QEMU makes up: their cores, their memory:
                               [--muster FILE]
 cargo xtask package           packages for Debian and for distributions with RPM, one for each role of a host, and an archive, in
@@ -92,14 +93,14 @@ fn run(args: &[String]) -> Result<()> {
         ["build", "--debug"] => build::muster(build::Profile::Dev).map(|_| ()),
         ["check"] => check::run(build::Profile::Dev),
         ["check", "--quick"] => check::run(build::Profile::Quick),
-        ["clients", ..] => clients::run(&args[1..]),
+        ["clients", ..] => clients::run(&build::without_given(&args[1..])?),
         ["compare-selection", ..] => selection::run(&args[1..]),
         ["demo"] => demo::run(),
         ["differ", ..] => differ::run(&args[1..]),
         ["fuzz", ..] => fuzz::run(&args[1..]),
         ["generate"] => generate::run(),
         ["hostile" | "kill", ..] => attacks(args),
-        ["mpi4py", ..] => mpi4py::run(&args[1..]),
+        ["mpi4py", ..] => mpi4py::run(&build::without_given(&args[1..])?),
         ["numa", ..] => numa::run(&args[1..]),
         ["package", ..] => package::run(&args[1..]),
         ["sim", ..] => sim::run(&args[1..]),

@@ -33,13 +33,14 @@ struct Outcome {
 
 /// Runs the files of tests whose names are given (`test_spawn`), or all.
 pub(crate) fn run(names: &[String]) -> Result<()> {
-    crate::build::muster(crate::build::Profile::Dev)?;
+    let muster = crate::build::muster(crate::build::Profile::Dev)?;
+    let muster = fs::canonicalize(muster)?;
     let place = target().join("mpi4py");
     fs::create_dir_all(&place)?;
     let place = fs::canonicalize(place)?;
     let suite = install(&place)?;
     let files = tests(&suite, names)?;
-    let cluster = Cluster::up(&place)?;
+    let cluster = Cluster::up(&place, muster)?;
     let mut worse = Vec::new();
     let mut sums = [(0, 0, 0); 2];
     for file in &files {
@@ -177,12 +178,14 @@ fn tests(suite: &Path, names: &[String]) -> Result<Vec<String>> {
 /// Two nodes.
 struct Cluster {
     place: PathBuf,
+    muster: PathBuf,
 }
 
 impl Cluster {
-    fn up(place: &Path) -> Result<Cluster> {
+    fn up(place: &Path, muster: PathBuf) -> Result<Cluster> {
         let cluster = Cluster {
             place: place.to_owned(),
+            muster,
         };
         fs::create_dir_all(place.join("log"))?;
         cluster.muster(&["up", "--nodes", "2", "--cpus", "16"])?;
@@ -194,8 +197,7 @@ impl Cluster {
     }
 
     fn muster(&self, args: &[&str]) -> Result<()> {
-        let program = fs::canonicalize(target().join("debug/muster"))?;
-        let output = Command::new(program)
+        let output = Command::new(&self.muster)
             .args(args)
             .env("MUSTER_HOME", self.home())
             .stdin(Stdio::null())
