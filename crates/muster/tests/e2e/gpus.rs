@@ -247,3 +247,18 @@ fn identifiers_of_a_resource_map_are_nobody_elses_until_they_are_freed() {
                     $GPU_DEVICE_ORDINAL $SLURM_JOB_GPUS $SLURM_STEP_GPUS $SGE_HGR_gpu'");
     assert_eq!(out, "5 5 5 5 5 5 5");
 }
+
+#[test]
+fn a_step_of_an_exclusive_job_has_the_gpus_that_it_asks_for() {
+    let c = cluster();
+    let each = "bash -c 'echo $SLURM_PROCID $CUDA_VISIBLE_DEVICES' | sort";
+    for (ask, expected) in [
+        ("--gres=gpu:1", "0 0"),
+        ("--gpus=3", "0 0,1,2"),
+        ("-n2 --gpus-per-task=1", "0 0\n1 1"),
+        ("--gpus-per-task=2", "0 0,1"),
+    ] {
+        let out = c.ok(&format!("srun -N1 --exclusive --mem=10 {ask} {each}"));
+        assert_eq!(out, expected, "{ask}");
+    }
+}
