@@ -145,6 +145,7 @@ fn gpus_are_counted_by_what_they_are_asked_by() {
     );
     assert_eq!(a.min_cpus(), 6);
     assert_eq!(ask("-G2 --ntasks-per-gpu=3").ntasks, Some(6));
+    assert_eq!(ask("-G2 --ntasks-per-tres=3").ntasks, Some(6));
     let a = ask("-n6 --ntasks-per-gpu=3");
     assert_eq!(listed(&a.devices().per_job), gpu(2));
     let a = ask("-N2 --gpus-per-node=2 --ntasks-per-gpu=3");
