@@ -268,6 +268,7 @@ fn load_jobs(call: &str, ids: Vec<JobId>) -> Result<(Ctx, Jobs), Failure> {
     let failed = failed_call(call);
     let mut client = Client::connect().map_err(&failed)?;
     let mut ctx = Ctx::new(&client.endpoint.cluster);
+    ctx.mail_domain = client.endpoint.mail_domain.clone();
     let filter = JobFilter {
         ids,
         starts: true,
