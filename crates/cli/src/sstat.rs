@@ -466,6 +466,7 @@ fn row(step: &Step, usage: Option<&Usage>) -> AcctStep {
         nodelist: step.hostlist.clone(),
         usage: usage.cloned(),
         submit_line: step.submit_line.clone(),
+        devices: step.devices.clone(),
         distribution: step.distribution.clone().unwrap_or_default(),
     }
 }

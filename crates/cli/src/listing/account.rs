@@ -213,7 +213,11 @@ impl<'a> AcctRow<'a> {
     /// Resources it has: `billing=8,cpu=8,mem=200M,node=2`.
     pub(crate) fn write_tres(&self, out: &mut String) {
         if let Some(step) = self.step {
-            put!(out, "cpu={},mem=", step.cpus);
+            put!(out, "cpu={}", step.cpus);
+            for (name, count) in &step.devices {
+                put!(out, ",{name}={count}");
+            }
+            out.push_str(",mem=");
             self.write_mib(out, step.mem_mib);
             return put!(out, ",node={}", step.nodes);
         }

@@ -77,15 +77,28 @@ fn lists_fewer_nodes(chosen: &Chosen) -> bool {
             .is_some_and(|(listed, nodes)| listed.len() < nodes)
 }
 
-/// Devices and what goes with them were counted for the job; a step has what is there of them. How tasks are bound
-/// stays.
+/// Devices and what goes with them were counted for the job; a step has what is there of them, or what its tasks have if
+/// nothing but those of a task were counted. How tasks are bound stays.
 fn forget_devices_of_job(chosen: &mut Chosen) {
     let implied = job::gpu_bind(chosen).ok().flatten();
+    let others = [
+        "gpus",
+        "gpus-per-node",
+        "gpus-per-socket",
+        "gres",
+        "tres-per-task",
+        "ntasks-per-gpu",
+        "ntasks-per-tres",
+    ];
+    let by_env = chosen.source("gpus-per-task") == Some(Source::Environment);
+    if by_env && others.iter().any(|long| chosen.has(long)) {
+        chosen.remove("gpus-per-task");
+    }
     let counts = [
         "gpus",
         "gpus-per-socket",
-        "gpus-per-task",
         "ntasks-per-gpu",
+        "ntasks-per-tres",
         "cpus-per-gpu",
         "mem-per-gpu",
     ];

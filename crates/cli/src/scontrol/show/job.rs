@@ -519,7 +519,11 @@ pub(crate) fn write_step(out: &mut String, row: &StepRow<'_>, ctx: &Ctx, style: 
         step.name
     );
     style.newline(out);
-    put!(out, "TRES=cpu={},mem=", step.cpus);
+    put!(out, "TRES=cpu={}", step.cpus);
+    for (name, count) in &step.devices {
+        put!(out, ",{name}={count}");
+    }
+    out.push_str(",mem=");
     text::memory(out, step.memory_mib, false);
     put!(out, ",node={}", step.nodes);
     style.newline(out);
