@@ -43,10 +43,14 @@ pub(super) const ROWS: &[OptionRow] = &[
         ),
     opt("ntasks-per-gpu", "n", "tasks for each GPU")
         .group(Group::Gpu)
-        .srun_env(&["SLURM_NTASKS_PER_TRES", "SLURM_NTASKS_PER_GPU"]),
-    opt("ntasks-per-tres", "n", "old name of --ntasks-per-gpu")
-        .group(Group::Gpu)
-        .same_as("ntasks-per-gpu"),
+        .srun_env(&["SLURM_NTASKS_PER_GPU"]),
+    opt(
+        "ntasks-per-tres",
+        "n",
+        "old name of --ntasks-per-gpu; one of them only",
+    )
+    .group(Group::Gpu)
+    .srun_env(&["SLURM_NTASKS_PER_TRES"]),
     opt(
         "gpu-bind",
         "type",
