@@ -188,6 +188,7 @@ fn script(n: u64) -> Change {
             time_limit: None,
             distribution: None,
             maker: None,
+            devices: Vec::new(),
         }),
     }
 }

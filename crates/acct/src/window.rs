@@ -49,11 +49,10 @@ impl Window {
         mut was_suspended: impl FnMut(Window) -> bool,
     ) -> bool {
         if query.states.is_empty() {
-            // Jobs that were never eligible are shown only to those who name them.
-            let since = match life.eligible {
-                Some(eligible) => Some(eligible),
-                None if query.jobs.is_empty() => None,
-                None => Some(life.submit),
+            // A job that is named counts from its submission, others from when they were eligible.
+            let since = match query.jobs.is_empty() {
+                true => life.eligible,
+                false => Some(life.submit),
             };
             return self.meets(since, life.end);
         }
@@ -62,12 +61,17 @@ impl Window {
             return query.states.contains(&life.state) && !waited;
         }
         query.states.iter().any(|state| match state {
-            JobState::Pending => self.meets(life.eligible, life.start.or(life.end)),
+            JobState::Pending => self.meets(life.eligible, life.start.or(life.end).map(before)),
             JobState::Running => self.meets(life.start, life.end),
             JobState::Suspended => was_suspended(self),
             ended => *ended == life.state && life.end.is_some() && self.meets(life.end, life.end),
         })
     }
+}
+
+/// The last moment before a second: a job does not wait any more in the one in which it starts.
+fn before(time: i64) -> i64 {
+    second(Timestamp(time)).saturating_sub(1)
 }
 
 fn second(time: Timestamp) -> i64 {
@@ -77,6 +81,7 @@ fn second(time: Timestamp) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use muster_model::ids::JobId;
 
     const fn life(state: JobState, times: [Option<i64>; 3]) -> Life {
         Life {
@@ -121,6 +126,9 @@ mod tests {
             (Some(1500), Some(1600), &[Running], done, false),
             (Some(1500), Some(1600), &[Pending], done, true),
             (Some(2500), Some(2600), &[Pending], done, false),
+            (Some(1999), Some(2600), &[Pending], done, true),
+            (Some(2000), Some(2600), &[Pending], done, false),
+            (Some(2000), None, &[Pending], done, false),
             (Some(2500), None, &[Running], runs, true),
             (Some(1500), None, &[Running], runs, false),
             (Some(9000), Some(9000), &[Pending], waits, true),
@@ -162,10 +170,26 @@ mod tests {
     #[test]
     fn a_job_that_was_never_eligible_is_shown_when_named() {
         let query = AcctQuery {
-            jobs: vec![(muster_model::ids::JobId(1), None)],
+            jobs: vec![(JobId(1), None)],
             ..AcctQuery::default()
         };
         let held = life(JobState::Pending, [None, None, None]);
         assert!(Window::of(&query).selects(&query, held, |_| false));
+    }
+
+    #[test]
+    fn a_job_that_is_named_counts_from_its_submission() {
+        let waits = life(JobState::Pending, [Some(5_000_000), None, None]);
+        let until = |end_s, jobs: &[JobId]| {
+            let query = AcctQuery {
+                jobs: jobs.iter().map(|id| (*id, None)).collect(),
+                end: Some(Timestamp::from_unix_s(end_s)),
+                ..AcctQuery::default()
+            };
+            Window::of(&query).selects(&query, waits, |_| false)
+        };
+        assert!(until(2000, &[JobId(1)]));
+        assert!(!until(999, &[JobId(1)]));
+        assert!(!until(2000, &[]));
     }
 }

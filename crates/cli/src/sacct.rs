@@ -100,7 +100,7 @@ static OPTIONS: &[Opt] = &[
     also("name", "jobname", Arg::Required),
     opt("ncpus", "MIN[-MAX]", "jobs that had so many CPUs").short('I'),
     opt("nnodes", "MIN[-MAX]", "jobs that had so many nodes").short('i'),
-    flag("noconvert", "memory always in megabytes"),
+    flag("noconvert", "used memory in bytes, other in megabytes"),
     opt(
         "nodelist",
         "HOSTLIST",

@@ -87,7 +87,7 @@ fn prepared(
     let last = lines.last().expect("a command line has a first component");
     // --wrap is the whole job's, whichever component it is said of.
     let wrap = lines.iter().rev().find_map(|l| l.chosen.value("wrap"));
-    let script = match origin.script.take() {
+    let mut script = match origin.script.take() {
         Some(own) => own,
         None => read_script(last, wrap)?,
     };
@@ -97,6 +97,12 @@ fn prepared(
     for line in &mut lines {
         line.say.quiet = line.chosen.has("quiet");
         line.say.verbose = line.chosen.verbose;
+    }
+    if let Some(path) = lines[0].chosen.value("bbf") {
+        script.insert(path).map_err(|texts| {
+            script::complain(&lines[0].say, &texts);
+            lines[0].say.failed()
+        })?;
     }
     verbose::list_options(&lines);
     origin

@@ -2,22 +2,22 @@
 //! writes it with the rights of the job's user; nothing is written by a daemon.
 
 mod receive;
+pub(crate) mod target;
 
 use crate::SLURM_VERSION;
-use crate::connect::{Client, ConnectError, unexpected};
 use crate::listing::print;
 use crate::options::{HelpForm, Opt, Spec, env, flag, opt};
 use crate::own_step;
 use crate::say::{self, Say};
 use muster_model::hostlist;
-use muster_model::ids::JobId;
-use muster_proto::client::{AllocationInfo, Query, Response};
+use muster_proto::client::AllocationInfo;
 use nix::errno::Errno;
 use receive::WriteOrder;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::MetadataExt as _;
 use std::process::{ExitCode, Stdio};
+use target::Target;
 
 /// sbcast.
 pub(crate) static SPEC: Spec = Spec {
@@ -61,8 +61,8 @@ static OPTIONS: &[Opt] = &[
     flag("help", "print this help").short('h'),
     opt(
         "jobid",
-        "JOB_ID",
-        "the nodes of this job, at first the one that sbcast is called in",
+        "JOB[.STEP]",
+        "the nodes of this job or step, at first of the job that sbcast is called in; JOB+N is a component",
     )
     .short('j'),
     flag("preserve", "keep the times and the modes of the file").short('p'),
@@ -152,18 +152,25 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
         );
         return Err(ExitCode::FAILURE);
     };
-    let (file, order) = open(source, dest, &options).map_err(|text| {
+    let failed = |text: String| {
         say.error(&text);
         ExitCode::from(NOT_SENT)
-    })?;
-    let info = allocation(job).map_err(|text| {
-        say.error(&text);
-        ExitCode::from(NOT_SENT)
-    })?;
+    };
+    let (_, order) = open(source, dest, &options).map_err(failed)?;
+    let targets = target::find(job).map_err(failed)?;
     if order.size == 0 {
         say.error(&format!("Warning: file `{source}` is empty."));
     }
-    send(file, &order, &info, say)
+    let mut outcome = ExitCode::SUCCESS;
+    for target in &targets {
+        // Each step reads it from the beginning.
+        let (file, order) = open(source, dest, &options).map_err(failed)?;
+        match send(file, &order, target, say)? {
+            ExitCode::SUCCESS => {}
+            other => outcome = other,
+        }
+    }
+    Ok(outcome)
 }
 
 fn informed(text: &str) -> ExitCode {
@@ -215,7 +222,7 @@ pub(crate) fn copy_program(
         say.error(&text);
         say.failed()
     })?;
-    match send(file, &order, info, say)? {
+    match send(file, &order, &Target::all_of(info), say)? {
         ExitCode::SUCCESS => Ok(()),
         _ => {
             say.error(&format!("the program could not be copied to {dest}"));
@@ -224,44 +231,16 @@ pub(crate) fn copy_program(
     }
 }
 
-/// The nodes of the job, which must run.
-pub(crate) fn allocation(job: &str) -> Result<Box<AllocationInfo>, String> {
-    let failed = |why: &str| {
-        let shown = match job.starts_with(|c: char| c.is_ascii_digit()) {
-            true => job,
-            false => "0",
-        };
-        format!("Slurm job {shown} lookup error: {why}")
-    };
-    let id = job.parse().ok().filter(|id| *id > 0);
-    let id = id.ok_or_else(|| failed("Invalid job id specified"))?;
-    let mut client = Client::connect().map_err(|e| e.to_string())?;
-    let answer = client.query(Query::Allocation(JobId(id)));
-    match answer {
-        Ok(Response::JobStarted(info)) if info.job.alloc.is_some() => Ok(info),
-        Ok(Response::JobStarted(_)) => Err(failed("Job is pending execution")),
-        Ok(other) => Err(unexpected(&other).to_string()),
-        Err(ConnectError::Refused(refusal)) => Err(failed(refusal.code.text())),
-        Err(other) => Err(other.to_string()),
-    }
-}
-
 /// Runs the step that writes the file.
-fn send(
-    file: File,
-    order: &WriteOrder,
-    info: &AllocationInfo,
-    say: Say,
-) -> Result<ExitCode, ExitCode> {
-    let nodes = info.job.alloc.iter().flat_map(|alloc| &alloc.nodes);
-    let names: Vec<&str> = nodes.map(|node| node.name.as_str()).collect();
+fn send(file: File, order: &WriteOrder, target: &Target, say: Say) -> Result<ExitCode, ExitCode> {
+    let names: Vec<&str> = target.nodes.iter().map(String::as_str).collect();
     for (what, value) in [
         ("force   ", order.force.to_string()),
         ("preserve", order.times_s.is_some().to_string()),
         ("dest    ", order.dest.clone()),
         ("modes   ", format!("100{:o}", order.mode)),
         ("size    ", order.size.to_string()),
-        ("jobid   ", info.job.id.to_string()),
+        ("jobid   ", target.job.to_string()),
         ("node_list", hostlist::compress(&names)),
     ] {
         say.verbose(&format!("{what} = {value}"));
@@ -270,7 +249,7 @@ fn send(
         say.error(&format!("cannot run srun, which sends the file: {e}"));
         ExitCode::from(NOT_SENT)
     };
-    let mut command = own_step::command(info.job.id, SPEC.name, &names).map_err(failed)?;
+    let mut command = own_step::command(target.job, SPEC.name, &names).map_err(failed)?;
     command
         .arg(RECEIVE)
         .args(order.words())
@@ -294,14 +273,6 @@ fn send(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_job_is_named_by_its_number() {
-        for (text, shown) in [("x", "0"), ("5+1", "5+1"), ("1.0", "1.0"), ("-1", "0")] {
-            let expected = format!("Slurm job {shown} lookup error: Invalid job id specified");
-            assert_eq!(allocation(text).unwrap_err(), expected);
-        }
-    }
 
     #[test]
     fn sources_that_cannot_be_read_are_named() {

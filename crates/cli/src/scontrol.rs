@@ -12,6 +12,7 @@ pub(crate) mod table;
 mod token;
 pub(crate) mod update;
 pub(crate) mod update_job;
+mod write_config;
 
 use crate::connect::{Client, ConnectError};
 use crate::options::Status;

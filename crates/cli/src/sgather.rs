@@ -7,9 +7,8 @@ use crate::SLURM_VERSION;
 use crate::options::{HelpForm, Opt, Spec, env, flag, opt};
 use crate::own_step;
 use crate::say::{self, Say};
-use crate::sbcast;
+use crate::sbcast::target::{self, Target};
 use muster_model::ids::JobId;
-use muster_proto::client::AllocationInfo;
 use node::Header;
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -143,8 +142,15 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
     let job = options.job.as_deref().ok_or_else(|| {
         failed("Need a job id to run this command.  Run from within a Slurm job or use the --jobid option.")
     })?;
-    let info = sbcast::allocation(job).map_err(|text| failed(&text))?;
-    Ok(gather(&options, &info, say))
+    let targets = target::find(job).map_err(|text| failed(&text))?;
+    let mut outcome = ExitCode::SUCCESS;
+    for target in &targets {
+        match gather(&options, target, say) {
+            ExitCode::SUCCESS => {}
+            other => outcome = other,
+        }
+    }
+    Ok(outcome)
 }
 
 fn print(text: &str) -> ExitCode {
@@ -153,9 +159,8 @@ fn print(text: &str) -> ExitCode {
 }
 
 /// Copies from all nodes, some at a time.
-fn gather(options: &Options, info: &AllocationInfo, say: Say) -> ExitCode {
-    let nodes = info.job.alloc.iter().flat_map(|alloc| &alloc.nodes);
-    let names: Vec<&str> = nodes.map(|node| node.name.as_str()).collect();
+fn gather(options: &Options, target: &Target, say: Say) -> ExitCode {
+    let names = &target.nodes;
     let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
     // Lines of several nodes do not mix.
     let voice = Mutex::new(say);
@@ -171,7 +176,7 @@ fn gather(options: &Options, info: &AllocationInfo, say: Say) -> ExitCode {
             scope.spawn(|| {
                 while let Some(node) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let dest = format!("{}.{node}", options.dest);
-                    match from_node(options, info.job.id, node, &dest) {
+                    match from_node(options, target.job, node, &dest) {
                         Ok(true) => tell(&format!("{node}:{} -> {dest}", options.source), false),
                         Ok(false) => tell(&format!("{node} has no {}", options.source), false),
                         Err(why) => {

@@ -217,6 +217,16 @@ fn inside(line: &mut Line, job: JobId, call: SrunCall<'_>) -> Result<ExitCode, E
         request::step(line, call.args).map_err(|e| say.build_error("Unable to create step", &e))?;
     let (mut spec, streams) = made;
     spec.job = job;
+    if is_own(job) {
+        request::fill_job(&mut spec, process::variable("SLURM_JOB_CPUS_PER_NODE"));
+        let nodes = process::variable("SLURM_JOB_NUM_NODES").and_then(|text| text.parse().ok());
+        if let Some(text) =
+            nodes.and_then(|nodes| request::excess_nodes(&line.chosen, &spec, nodes))
+        {
+            say.error(&text);
+            return Err(say.failed());
+        }
+    }
     spec.resizes = own_resizes();
     bcast::copy(line, &mut spec, None)?;
     let can_pass_stdio = stdio_passing::can_pass_stdio(&line.chosen, &spec, &streams);

@@ -2,7 +2,7 @@
 
 use crate::SLURM_VERSION;
 use crate::connect::Client;
-use crate::listing::{Failure, failed_call, print, query};
+use crate::listing::{Failure, complain, failed_call, print, query};
 use crate::options::{Arg, HelpForm, Spec, also, flag, opt};
 use muster_model::accounts::{PARENT_SHARES, Share};
 use muster_proto::client::AccountsAnswer;
@@ -32,9 +32,7 @@ pub(crate) static SPEC: Spec = Spec {
         opt("users", "LIST", "these users").short('u'),
         also("users", "uid", Arg::Required),
         flag("Users", "users only").short('U'),
-        flag("verbose", "display more information")
-            .short('v')
-            .stored("there is no more to say"),
+        flag("verbose", "display more information").short('v'),
         flag("version", "print the version").short('V'),
         opt("json", "VERSION", "as JSON")
             .optional()
@@ -110,6 +108,7 @@ struct Options {
     partition: bool,
     users: Vec<String>,
     accounts: Vec<String>,
+    verbose: bool,
 }
 
 /// Runs sshare.
@@ -138,6 +137,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
             "Users" => options.users_only = true,
             "parsable" => options.parsable = Some(true),
             "parsable2" => options.parsable = Some(false),
+            "verbose" => options.verbose = true,
             "users" => options.users = list().collect(),
             "accounts" => options.accounts = list().collect(),
             _ => {}
@@ -150,8 +150,29 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
         let own = crate::people::user_of_uid(nix::unistd::getuid().as_raw());
         options.users.extend(own.map(|u| u.name));
     }
+    if options.verbose {
+        complain(options.chosen().trim_end());
+    }
     print(&render(&options, &answer)?);
     Ok(())
+}
+
+impl Options {
+    /// Whose shares are asked for, as `--verbose` says it.
+    fn chosen(&self) -> String {
+        let list = |names: &[String]| match names {
+            [] => "\t: all\n".to_owned(),
+            names => names.iter().map(|name| format!("\t: {name}\n")).collect(),
+        };
+        let users = match self.all {
+            true => list(&[]),
+            false => list(&self.users),
+        };
+        format!(
+            "Users requested:\n{users}Accounts requested:\n{}",
+            list(&self.accounts)
+        )
+    }
 }
 
 fn print_text(text: &str) -> Result<(), Failure> {
@@ -278,6 +299,24 @@ fn line(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn verbose_says_whose_shares_are_asked_for() {
+        let mut options = Options {
+            users: vec!["ann".to_owned(), "ben".to_owned()],
+            ..Options::default()
+        };
+        assert_eq!(
+            options.chosen(),
+            "Users requested:\n\t: ann\n\t: ben\nAccounts requested:\n\t: all\n"
+        );
+        options.all = true;
+        options.accounts = vec!["a".to_owned()];
+        assert_eq!(
+            options.chosen(),
+            "Users requested:\n\t: all\nAccounts requested:\n\t: a\n"
+        );
+    }
 
     /// As Slurm 22.05.8 printed it.
     #[test]

@@ -43,7 +43,7 @@ static OPTIONS: &[Opt] = &[
     flag("help", "print this help").short('h'),
     flag("helpformat", "names of the columns").short('e'),
     opt("jobs", "LIST", "these steps: 12, 12.0, 12.batch, 12_3.0").short('j'),
-    flag("noconvert", "memory always in kilobytes").stored("it always is"),
+    flag("noconvert", "memory always in bytes"),
     flag("noheader", "no lines above the columns").short('n'),
     flag("parsable", "columns separated by '|', and one at the end").short('p'),
     flag("parsable2", "columns separated by '|'").short('P'),
@@ -70,6 +70,7 @@ struct Options {
     all_steps: bool,
     processes: bool,
     no_header: bool,
+    keep_units: bool,
     separation: Separation,
 }
 
@@ -86,6 +87,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
                 let listed = value.split(',').filter(|word| !word.is_empty());
                 options.jobs.extend(listed.map(str::to_owned));
             }
+            "noconvert" => options.keep_units = true,
             "noheader" => options.no_header = true,
             "parsable" => options.separation = Separation::WithLast,
             "parsable2" => options.separation = Separation::Between,
@@ -278,7 +280,11 @@ impl Options {
             let row = AcctRow {
                 job,
                 step: Some(step),
-                shown: AmountStyle::default(),
+                shown: AmountStyle {
+                    keep_units: self.keep_units,
+                    exact: true,
+                    ..AmountStyle::default()
+                },
             };
             if !self.processes {
                 self.line(out, columns, |(field, _), out| {
@@ -460,6 +466,7 @@ fn row(step: &Step, usage: Option<&Usage>) -> AcctStep {
         nodelist: step.hostlist.clone(),
         usage: usage.cloned(),
         submit_line: step.submit_line.clone(),
+        devices: step.devices.clone(),
         distribution: step.distribution.clone().unwrap_or_default(),
     }
 }

@@ -41,6 +41,8 @@ pub struct Endpoint {
     pub gres_types: Vec<String>,
     /// `CliFilterPlugins`, in order.
     pub cli_filters: Vec<String>,
+    /// `MailDomain`.
+    pub mail_domain: Option<String>,
 }
 
 /// `$SLURM_CONF`, else `/etc/slurm/slurm.conf`, else what the controller has given this host.
@@ -103,6 +105,7 @@ pub fn read(path: &Path) -> io::Result<Endpoint> {
         kill_wait_s: scan.kill_wait_s.unwrap_or(KILL_WAIT_S),
         gres_types: scan.gres_types,
         cli_filters: scan.cli_filters,
+        mail_domain: scan.mail_domain,
     })
 }
 
@@ -128,6 +131,7 @@ struct Scan {
     kill_wait_s: Option<u32>,
     gres_types: Vec<String>,
     cli_filters: Vec<String>,
+    mail_domain: Option<String>,
 }
 
 const INCLUDE_DEPTH_MAX: u32 = 16;
@@ -136,7 +140,7 @@ pub const KILL_WAIT_S: u32 = 30;
 /// Where it does not say `TCPTimeout`.
 const TCP_TIMEOUT_S: u32 = 2;
 /// Letters that keys begin with which matter here, and `include`.
-const FIRST_LETTERS: &str = "acgikstw";
+const FIRST_LETTERS: &str = "acgikmstw";
 
 impl Scan {
     fn file(&mut self, path: &Path, depth: u32) -> io::Result<()> {
@@ -168,6 +172,7 @@ impl Scan {
             return Ok(());
         };
         let value = rest
+            .trim_start()
             .split(['#', ' ', '\t'])
             .next()
             .unwrap_or("")
@@ -188,6 +193,7 @@ impl Scan {
                 let names = value.split(',').filter(|name| !name.is_empty());
                 self.gres_types.extend(names.map(str::to_owned));
             }
+            "maildomain" => self.mail_domain = Some(value.to_owned()),
             "killwait" => self.kill_wait_s = value.parse().ok(),
             "waittime" => self.wait_time = Some(value.to_owned()),
             "slurmctldpidfile" => self.pid_file = Some(PathBuf::from(value)),

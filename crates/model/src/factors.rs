@@ -59,7 +59,8 @@ impl Factors {
 pub fn tres_weights(text: &str) -> impl Iterator<Item = (&str, f64)> {
     text.split(',').filter_map(|word| {
         let (name, value) = word.split_once('=')?;
-        let (digits, unit) = match value.find(|c: char| !(c.is_ascii_digit() || c == '.')) {
+        let is_of_number = |c: char| c.is_ascii_digit() || matches!(c, '.' | '-');
+        let (digits, unit) = match value.find(|c: char| !is_of_number(c)) {
             Some(at) => value.split_at(at),
             None => (value, ""),
         };
@@ -87,10 +88,11 @@ mod tests {
 
     #[test]
     fn weights() {
-        let read: Vec<(&str, f64)> = tres_weights("CPU=1.5,Mem=0.5G,GRES/gpu=2,x=y").collect();
+        let text = "CPU=1.5,Mem=-0.5G,GRES/gpu=2,x=y";
+        let read: Vec<(&str, f64)> = tres_weights(text).collect();
         assert_eq!(
             read,
-            [("CPU", 1.5), ("Mem", 0.5 / 1024.0), ("GRES/gpu", 2.0)]
+            [("CPU", 1.5), ("Mem", -0.5 / 1024.0), ("GRES/gpu", 2.0)]
         );
     }
 }

@@ -12,7 +12,7 @@ use crate::cpuset::CpuSet;
 use crate::het::HetPlace;
 use crate::ids::{Attempt, JobId, StepNo};
 use crate::index_set::IndexSet;
-use crate::limits::{HOSTLIST_BYTES_MAX, PRIORITY_TOP, SUBMIT_LINE_BYTES_MAX};
+use crate::limits::{DEVICE_KINDS_MAX, HOSTLIST_BYTES_MAX, PRIORITY_TOP, SUBMIT_LINE_BYTES_MAX};
 use crate::power::Waking;
 use crate::preemption::{PreemptMode, Preempted};
 use crate::spec::{DependencyTerm, JobSpec, StdioSpec};
@@ -22,7 +22,7 @@ use minicbor::{Decode, Encode};
 use std::sync::Arc;
 
 pub use self::accrual::Accrual;
-pub use self::allocation::{Allocation, GpuEnv, GresShare, MILLION, NodeShare};
+pub use self::allocation::{Allocation, GpuEnv, GresShare, MILLION, NodeShare, sum_devices};
 pub use self::array::{ArrayInfo, ArrayRole, ArrayTask};
 pub use self::phase::Phase;
 pub use self::reason::Reason;
@@ -568,6 +568,11 @@ pub struct Step {
     #[n(12)]
     #[cbor(default)]
     pub maker: Option<StepMaker>,
+    /// Devices that it has over all nodes, by the names of their TRES (`gres/gpu`, `gres/gpu:a100`).
+    #[n(13)]
+    #[cbor(default)]
+    #[valid(max_items = 2 * DEVICE_KINDS_MAX)]
+    pub devices: Vec<(String, u64)>,
 }
 
 /// The process that made a step.

@@ -132,6 +132,30 @@ pub fn per_node_text(counts: impl IntoIterator<Item = u32>) -> String {
     parts.join(",")
 }
 
+/// Nodes in a row with the same number of CPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuRun {
+    /// CPUs of each.
+    pub cpus: u32,
+    /// How many nodes.
+    pub nodes: u32,
+}
+
+/// Reads what [`per_node_text`] writes.
+pub fn read_per_node_text(text: &str) -> Option<Vec<CpuRun>> {
+    let run = |part: &str| {
+        let (cpus, nodes) = match part.strip_suffix(')') {
+            Some(part) => part.split_once("(x")?,
+            None => (part, "1"),
+        };
+        Some(CpuRun {
+            cpus: cpus.parse().ok()?,
+            nodes: nodes.parse().ok()?,
+        })
+    };
+    text.split(',').map(run).collect()
+}
+
 /// Whether a variable describes one particular job or step: one that comes from the submitter's environment is
 /// left over from the job in which the submission was made and must not reach the new job's script.
 pub fn is_job_variable(name: &str) -> bool {

@@ -154,6 +154,7 @@ fn describe(
         time_limit: spec.time_limit,
         distribution: Some(spread.title()),
         maker: spec.maker.clone(),
+        devices: GresShare::sums(placed.iter().flat_map(|p| &p.gres)),
     }
 }
 

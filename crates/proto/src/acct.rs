@@ -226,6 +226,10 @@ pub struct AcctStep {
     /// `Layout`.
     #[n(14)]
     pub distribution: String,
+    /// Devices that it has, by the names of their TRES.
+    #[n(15)]
+    #[cbor(default)]
+    pub devices: Vec<(String, u64)>,
 }
 
 /// What sacct asks. All given conditions must hold; an empty list is no condition.

@@ -342,6 +342,7 @@ fn node_command(what: u64, job: JobId, attempt: Attempt, pick: u64, now: Timesta
                 time_limit: (pick.is_multiple_of(2)).then_some(TimeLimit::Minutes(1)),
                 distribution: None,
                 maker: None,
+                devices: Vec::new(),
             }),
         },
         _ => NodeCommand::StepEnded {

@@ -540,6 +540,7 @@ impl RowWriter<'_> {
         b.bind(some(&step_nodes(step.step, &step.nodelist)))?;
         b.bind(some(line))?;
         b.bind(some(&step.distribution))?;
+        b.bind((!step.devices.is_empty()).then(|| cbor(&step.devices)))?;
         b.bind(state_key(step.state))?;
         b.bind(step.cancelled_by)?;
         b.bind(exit_key(step.exit))?;

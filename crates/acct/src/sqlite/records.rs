@@ -328,6 +328,10 @@ fn step_of(run: &RawJob<'_>, row: &Row<'_>, job: &AcctJob) -> Result<AcctStep, S
         nodelist: columns.text()?.to_owned(),
         submit_line: or(columns.text()?, &job.submit_line),
         distribution: columns.text()?.to_owned(),
+        devices: match columns.blob()? {
+            Some(devices) => decode(run, "step gres", devices)?,
+            None => Vec::new(),
+        },
         state: key_state(columns.get()?).ok_or_else(|| StoreError::Damaged {
             job: row_run(run.row).job,
             column: "step state",

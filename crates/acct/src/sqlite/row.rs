@@ -67,6 +67,7 @@ pub(super) const STEP_START: &[&str] = &[
     "nodelist",
     "submit_line",
     "distribution",
+    "gres",
 ];
 /// Columns of `step` known at its end.
 pub(super) const STEP_END: &[&str] = &[

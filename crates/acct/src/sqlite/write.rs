@@ -13,7 +13,7 @@ use crate::store::StoreError;
 use muster_model::accounts::{JobNote, Transaction};
 use muster_model::grid_engine;
 use muster_model::ids::{JobId, StepNo};
-use muster_model::job::{Allocation, ExitStatus, JobState, Step, StepEnd};
+use muster_model::job::{Allocation, ExitStatus, GresShare, JobState, Step, StepEnd, sum_devices};
 use muster_model::limits::TEXT_BYTES_MAX;
 use muster_model::node_state::ServiceState;
 use muster_model::site_option::site_options_text;
@@ -21,8 +21,7 @@ use muster_model::spec::{JobKind, JobSpec, ResourceAsk, StdioSpec};
 use muster_model::time::Timestamp;
 use rusqlite::{CachedStatement, Connection, ToSql};
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
-use std::iter;
+use std::collections::HashMap;
 use std::sync::LazyLock;
 
 /// Bytes of a path, of a pattern of file names, and of other texts that a job's rows share (the kernel's `PATH_MAX`).
@@ -579,7 +578,8 @@ fn bind_step_start(binder: &mut Binder<'_, '_>, start: &Step) -> rusqlite::Resul
     // The script's command line is the job's.
     let line = cut(&start.submit_line, step_line_max(start.step));
     binder.bind(some(line).filter(|_| !batch))?;
-    binder.bind(start.distribution.as_deref().and_then(some))
+    binder.bind(start.distribution.as_deref().and_then(some))?;
+    binder.bind((!start.devices.is_empty()).then(|| cbor(&start.devices)))
 }
 
 /// In the order of [`STEP_END`].
@@ -608,9 +608,7 @@ fn bind_step_end(binder: &mut Binder<'_, '_>, end: Option<&StepEnd>) -> rusqlite
 
 /// Devices that a job has over all nodes.
 fn devices(alloc: &Allocation) -> Option<Vec<u8>> {
-    let shares = alloc.nodes.iter().flat_map(|node| &node.gres);
-    let counts = shares.map(|share| (share.name.as_str(), share.kind.as_deref(), share.ids.len()));
-    let sums = sum_devices(counts.map(|(name, kind, count)| (name, kind, u64::from(count))));
+    let sums = GresShare::sums(alloc.nodes.iter().flat_map(|node| &node.gres));
     (!sums.is_empty()).then(|| cbor(&sums))
 }
 
@@ -630,21 +628,6 @@ fn asked_devices(ask: &ResourceAsk, nodes: u32) -> Vec<(String, u64)> {
         .iter()
         .map(|one| (one.name.as_str(), one.kind.as_deref(), one.count));
     sum_devices(counts)
-}
-
-/// Sums by name, and by name and type: `gres/gpu`, `gres/gpu:a100`.
-fn sum_devices<'d>(
-    devices: impl Iterator<Item = (&'d str, Option<&'d str>, u64)>,
-) -> Vec<(String, u64)> {
-    let mut sums: BTreeMap<String, u64> = BTreeMap::new();
-    for (name, kind, count) in devices {
-        let by_kind = kind.map(|kind| format!("gres/{name}:{kind}"));
-        for key in iter::once(format!("gres/{name}")).chain(by_kind) {
-            let sum = sums.entry(key).or_default();
-            *sum = sum.saturating_add(count);
-        }
-    }
-    sums.into_iter().collect()
 }
 
 /// The administrators' comment, and the options of the site's own that the job has.

@@ -383,6 +383,7 @@ fn a_job_that_was_made_smaller_has_a_row_for_each_size() {
             time_limit: None,
             distribution: None,
             maker: None,
+            devices: Vec::new(),
         }),
     };
     for no in 0..2 {
@@ -720,7 +721,7 @@ fn an_older_file_is_brought_up_to_date() {
     drop(SqliteStore::open(&path).unwrap());
     let old = rusqlite::Connection::open(&path).unwrap();
     old.execute_batch(
-        "ALTER TABLE job DROP COLUMN backfilled; DROP TABLE txn; DROP TABLE change_log; \
+        "ALTER TABLE job DROP COLUMN backfilled; ALTER TABLE step DROP COLUMN gres; DROP TABLE txn; DROP TABLE change_log; \
          DROP TABLE import_source; DROP TABLE imported; DROP INDEX node_event_start; \
          DROP TABLE used; DROP TABLE out_of_service; DELETE FROM meta WHERE key <> 'position'; PRAGMA user_version = 2",
     )

@@ -378,6 +378,7 @@ fn step_start(job: &Job, at: Timestamp) -> Event {
             time_limit: None,
             distribution: None,
             maker: None,
+            devices: Vec::new(),
         }),
     }
 }

@@ -25,6 +25,8 @@ pub(crate) struct AmountStyle {
     pub(crate) unit: Option<usize>,
     /// `--noconvert`.
     pub(crate) keep_units: bool,
+    /// Whether amounts get a unit only if they stay whole with it, as sstat has it.
+    pub(crate) exact: bool,
     /// `--truncate`: the window.
     pub(crate) window: Option<(Timestamp, Timestamp)>,
 }
@@ -193,15 +195,29 @@ impl<'a> AcctRow<'a> {
         }
     }
 
-    /// An amount of memory, KiB.
+    /// An amount of memory that was used, KiB. What is not converted is written in bytes.
     pub(crate) fn write_kib(&self, out: &mut String, kib: u64) {
-        text::amount(out, kib, Some(0), self.shown.unit);
+        match self.shown {
+            AmountStyle {
+                unit: None,
+                keep_units: true,
+                ..
+            } => put!(out, "{}", kib.saturating_mul(1024)),
+            AmountStyle { exact: true, .. } => {
+                text::exact_amount(out, kib.saturating_mul(1024));
+            }
+            AmountStyle { unit, .. } => text::amount(out, kib, Some(0), unit),
+        }
     }
 
     /// Resources it has: `billing=8,cpu=8,mem=200M,node=2`.
     pub(crate) fn write_tres(&self, out: &mut String) {
         if let Some(step) = self.step {
-            put!(out, "cpu={},mem=", step.cpus);
+            put!(out, "cpu={}", step.cpus);
+            for (name, count) in &step.devices {
+                put!(out, ",{name}={count}");
+            }
+            out.push_str(",mem=");
             self.write_mib(out, step.mem_mib);
             return put!(out, ",node={}", step.nodes);
         }

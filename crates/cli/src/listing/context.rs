@@ -47,6 +47,8 @@ pub(crate) struct Ctx {
     pub(crate) starts: HashMap<JobId, ExpectedStart>,
     /// `--noconvert`.
     pub(crate) keep_units: bool,
+    /// `MailDomain`, when it matters.
+    pub(crate) mail_domain: Option<String>,
     /// `SLURM_BITSTR_LEN`: longest expression of array indices; 0 is no limit.
     pub(crate) index_text_max: usize,
     /// Local time, looked up when a time is shown.
@@ -90,6 +92,7 @@ impl Ctx {
             reserved: HashMap::new(),
             starts: HashMap::new(),
             keep_units: false,
+            mail_domain: None,
             index_text_max: 64,
             zone: OnceCell::from(zone),
             groups: OnceCell::new(),

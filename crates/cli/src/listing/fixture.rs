@@ -183,6 +183,7 @@ pub(crate) fn step(number: StepNo, name: &str, tasks: u32) -> Step {
         time_limit: None,
         distribution: Some("Block".to_owned()),
         maker: None,
+        devices: Vec::new(),
     }
 }
 

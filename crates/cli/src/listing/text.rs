@@ -156,6 +156,20 @@ pub(crate) fn amount(out: &mut String, number: u64, unit: Option<usize>, want: O
     }
 }
 
+/// An amount with the largest unit that keeps it whole: `1697191`, `3436K`, `4M`.
+pub(crate) fn exact_amount(out: &mut String, number: u64) {
+    let whole = |number: u64| number >= 1024 && number.is_multiple_of(1024);
+    let (mut value, mut at) = (number, 0);
+    while whole(value) && at < UNITS.len() {
+        value /= 1024;
+        at += 1;
+    }
+    put!(out, "{value}");
+    if at > 0 {
+        out.push(char::from(UNITS[at - 1]));
+    }
+}
+
 /// The index in `KMGTPE` of a unit's letter.
 pub(crate) fn unit_index(letter: char) -> Option<usize> {
     UNITS
@@ -246,6 +260,22 @@ mod tests {
                 };
                 assert_eq!(out, expected);
             }
+        }
+    }
+
+    #[test]
+    fn exact_amounts_stay_whole() {
+        for (number, text) in [
+            (0, "0"),
+            (1023, "1023"),
+            (1_697_191, "1697191"),
+            (105_418_752, "102948K"),
+            (4 << 20, "4M"),
+            (1 << 63, "8E"),
+        ] {
+            let mut out = String::new();
+            exact_amount(&mut out, number);
+            assert_eq!(out, text);
         }
     }
 

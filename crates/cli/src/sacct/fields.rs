@@ -236,7 +236,13 @@ fn seconds(_: &AcctRow<'_>, out: &mut String, microseconds: u64) {
 }
 
 /// Read and written data, in megabytes as Slurm keeps it.
-fn disk(_: &AcctRow<'_>, out: &mut String, bytes: u64) {
+fn disk(r: &AcctRow<'_>, out: &mut String, bytes: u64) {
+    if r.shown.exact {
+        return match r.shown.keep_units {
+            true => put!(out, "{bytes}"),
+            false => text::exact_amount(out, bytes),
+        };
+    }
     let mib = bytes as f64 / 1_048_576.0;
     match mib {
         0.0 => out.push('0'),

@@ -103,6 +103,7 @@ pub(crate) fn step(
         }),
         submit_line: String::new(),
         distribution: "Block".to_owned(),
+        devices: Vec::new(),
     }
 }
 

@@ -76,14 +76,14 @@ impl ClusterSettings {
 }
 
 /// A classification by its whole name.
-fn class(text: &str) -> Result<String, Failure> {
-    let known = ["Capability", "Capacity", "CapaPacity"];
+pub(super) fn class(text: &str) -> Result<String, Failure> {
+    let known = ["Capability", "Capacity", "Capapacity"];
     let found = known
         .iter()
         .find(|name| super::begins(name, text) && text.len() > 4);
     found.map(|name| (*name).to_owned()).ok_or_else(|| {
         super::ledger::error(format!(
-            "Classification={text}: expected Capability, Capacity or CapaPacity"
+            "Classification={text}: expected Capability, Capacity or Capapacity"
         ))
     })
 }

@@ -350,6 +350,13 @@ pub(super) fn load(session: &mut Invocation<'_>, words: &[String]) -> Result<(),
         .console
         .say(&format!("For cluster {}\n", book.cluster));
     if clean {
+        loading.is_new = true;
+        let users = book.all.users.values();
+        let administrators =
+            users.filter(|user| !["", "None"].contains(&user.admin_level.as_str()));
+        loading.levels = administrators
+            .map(|user| (user.name.clone(), user.admin_level.clone()))
+            .collect();
         loading.edits.extend(removals(&book));
         book.all.accounts.clear();
         book.all.users.retain(|name, _| name == ROOT);
@@ -390,6 +397,7 @@ fn cluster_book(own: Book, name: &str, loading: &mut Loading) -> Book {
     let known = own.of_all_clusters().into_iter();
     let mut known = known.filter(|book| book.cluster.eq_ignore_ascii_case(&name));
     known.next().unwrap_or_else(|| {
+        loading.is_new = true;
         let ask = AccountsAsk::AddClusters(ClusterAsk::default());
         loading.edits.push(Invocation::edit_of(&[name], ask));
         new

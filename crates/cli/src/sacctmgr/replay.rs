@@ -312,6 +312,77 @@ fn a_dump_has_slurms_lines_and_is_loaded_again() {
     std::fs::remove_file(path).unwrap();
 }
 
+/// As Slurm 22.05.8 printed it.
+#[test]
+fn a_file_says_the_class_of_its_cluster() {
+    let mut table = MemoryLedger::new();
+    let path = std::env::temp_dir().join(format!("muster-{}-class.cfg", std::process::id()));
+    let load = format!("sacctmgr -i load {}", path.display());
+    let mut loaded = |cluster: &str| {
+        std::fs::write(
+            &path,
+            format!("Cluster - 'blue'{cluster}\nParent - 'root'\n"),
+        )
+        .unwrap();
+        let said = answer(&mut table, &load);
+        let class = answer(
+            &mut table,
+            "sacctmgr -nP show cluster blue format=class,fairshare",
+        );
+        (said, class)
+    };
+    let (said, class) = loaded(":Classification='Capacity':Fairshare=10");
+    assert!(
+        said.starts_with("For cluster blue\nClassification: Capacity\n   Account ParentName"),
+        "{said}"
+    );
+    assert_eq!(class, "Capacity|10\n[exit 0]\n");
+    let (said, class) = loaded(":Classification='*capa':Fairshare=20");
+    assert!(
+        said.contains("expected Capability, Capacity or Capapacity"),
+        "{said}"
+    );
+    assert_eq!(class, "Capacity|10\n[exit 0]\n");
+    let (said, class) = loaded(":Classification='Capapacity':Fairshare=20");
+    assert!(
+        said.starts_with(
+            "For cluster blue\n \
+             Changed Classification        for Cluster blue       Capacity -> Capapacity\n \
+             Changed fairshare             for Cluster blue             10 -> 20\n"
+        ) && !said.contains("ParentName"),
+        "{said}"
+    );
+    assert_eq!(class, "Capapacity|20\n[exit 0]\n");
+    let (said, _) = loaded(":Classification='Capapacity':Fairshare=20");
+    assert_eq!(said, "For cluster blue\n Nothing new added.\n[exit 0]\n");
+    std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn administrators_stay_administrators_when_a_file_is_loaded_anew() {
+    let mut table = MemoryLedger::new();
+    let path = std::env::temp_dir().join(format!("muster-{}-levels.cfg", std::process::id()));
+    let mut load = |level: &str, clean: &str| {
+        let text = format!(
+            "Cluster - 'peer'\nParent - 'root'\nAccount - 'a'\nParent - 'a'\n\
+             User - 'ann':DefaultAccount='a'{level}\n"
+        );
+        std::fs::write(&path, text).unwrap();
+        let said = answer(
+            &mut table,
+            &format!("sacctmgr -i load {} {clean}", path.display()),
+        );
+        assert!(said.contains("[exit 0]"), "{said}");
+        answer(&mut table, "sacctmgr -nP show user ann format=user,admin")
+    };
+    assert_eq!(
+        load(":AdminLevel='Operator'", ""),
+        "ann|Operator\n[exit 0]\n"
+    );
+    assert_eq!(load("", "clean"), "ann|Operator\n[exit 0]\n");
+    std::fs::remove_file(path).unwrap();
+}
+
 #[test]
 fn a_file_that_is_wrong_is_refused_at_its_line() {
     let mut table = MemoryLedger::new();

@@ -11,6 +11,7 @@ use super::words::Word;
 use crate::listing::context::Ctx;
 use crate::listing::{Failure, query, time_input};
 use jiff::Zoned;
+use muster_conf::endpoint;
 use muster_model::time::Timestamp;
 use std::fmt::Write as _;
 
@@ -63,10 +64,17 @@ pub(super) fn configuration(session: &mut Invocation<'_>) -> Result<(), Failure>
     out.push_str("\nSlurmDBD configuration:\n");
     let host = answer.hosts.first().cloned().unwrap_or_default();
     let started = time(&ctx, answer.started);
+    // What a slurmdbd beside this slurm.conf reads, if there is one.
+    let dbd_conf = endpoint::conf_path().with_file_name("slurmdbd.conf");
+    let dbd_conf = match dbd_conf.exists() {
+        true => dbd_conf.display().to_string(),
+        false => "(null)".to_owned(),
+    };
     let own = [
         ("BOOT_TIME", started.as_str()),
         ("DbdHost", host.as_str()),
         ("PrivateData", private.as_str()),
+        ("SLURMDBD_CONF", dbd_conf.as_str()),
         ("SLURMDBD_VERSION", crate::SLURM_VERSION),
         ("TrackWCKey", tracks.as_str()),
     ];

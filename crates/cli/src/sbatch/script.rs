@@ -64,6 +64,30 @@ impl Script {
         })
     }
 
+    /// Puts the lines of a file behind the first one (`--bbf`).
+    pub(super) fn insert(&mut self, path: &str) -> Result<(), Vec<String>> {
+        let unread = || vec!["Invalid --bbf specification".to_owned()];
+        let (file, _) = open(path).ok_or_else(unread)?;
+        let mut lines = Vec::new();
+        file.take(SCRIPT_BYTES_MAX as u64 + 1)
+            .read_to_end(&mut lines)
+            .map_err(|_| unread())?;
+        if lines.last().is_some_and(|last| *last != b'\n') {
+            lines.push(b'\n');
+        }
+        let first = self.bytes.iter().position(|byte| *byte == b'\n');
+        let rest = match first {
+            Some(end) => self.bytes.split_off(end + 1),
+            None => {
+                self.bytes.push(b'\n');
+                Vec::new()
+            }
+        };
+        self.bytes.append(&mut lines);
+        self.bytes.extend(rest);
+        check(&self.bytes)
+    }
+
     /// The text in which directives stand: everything that is UTF-8 from the start.
     pub(super) fn head(&self) -> &str {
         match std::str::from_utf8(&self.bytes) {
@@ -137,6 +161,25 @@ pub(super) fn complain(say: &Say, lines: &[String]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_of_a_file_are_put_behind_the_first_line() {
+        let path = std::env::temp_dir().join(format!("muster-bbf-{}", std::process::id()));
+        std::fs::write(&path, "#BB one\necho two").unwrap();
+        let name = path.to_str().unwrap();
+        for (text, expected) in [
+            ("#!/bin/sh\ntrue\n", "#!/bin/sh\n#BB one\necho two\ntrue\n"),
+            ("#!/bin/sh", "#!/bin/sh\n#BB one\necho two\n"),
+        ] {
+            let mut script = Script::wrapped("true").unwrap();
+            script.bytes = text.into();
+            script.insert(name).unwrap();
+            assert_eq!(String::from_utf8(script.bytes).unwrap(), expected);
+        }
+        std::fs::remove_file(&path).unwrap();
+        let missing = Script::wrapped("true").unwrap().insert(name).unwrap_err();
+        assert_eq!(missing, ["Invalid --bbf specification"]);
+    }
 
     #[test]
     fn scripts_that_cannot_be() {

@@ -52,6 +52,7 @@ pub(crate) const FIELDS: &[(&str, Status)] = &[
     ("RootOnly", Status::Works),
     ("Shared", Status::Works),
     ("State", Status::Works),
+    ("TRESBillingWeights", Status::Works),
     ("Alternate", CONF),
     ("ExclusiveTopo", CONF),
     ("PowerDownOnIdle", CONF),
@@ -59,7 +60,6 @@ pub(crate) const FIELDS: &[(&str, Status)] = &[
     ("ResumeTimeout", CONF),
     ("SuspendTime", CONF),
     ("SuspendTimeout", CONF),
-    ("TRESBillingWeights", CONF),
 ];
 
 /// The field of a key, which may be the beginning of one field's name.

@@ -173,12 +173,7 @@ impl Session {
     fn write(&mut self, rest: &[String]) {
         let what = rest[0].to_ascii_lowercase();
         if "config".starts_with(&what) && what.len() >= 3 {
-            let path = endpoint::conf_path();
-            self.error(&format!(
-                "write config is not supported: the configuration in force is {}",
-                path.display()
-            ));
-            return;
+            return self.write_config(rest.get(1));
         }
         if !("batch_script".starts_with(&what) && what.len() >= 5) {
             return self.complain(&format!("invalid write argument:{}", rest[0]));

@@ -4,6 +4,7 @@ mod job;
 mod node;
 #[cfg(test)]
 mod show_tests;
+mod slurmd;
 mod topology;
 
 use crate::connect::Client;
@@ -90,6 +91,7 @@ pub(crate) enum Entity {
     Licenses,
     Frontend,
     Aliases,
+    Slurmd,
     Nothing,
 }
 
@@ -127,8 +129,8 @@ pub(crate) const ENTITIES: &[(&str, usize, Entity, Status)] = &[
     (
         "slurmd",
         2,
-        Entity::Nothing,
-        Status::Refused("agents are asked by the controller only; see scontrol show nodes"),
+        Entity::Slurmd,
+        Status::Partly("as the controller knows it: the agent itself is not asked"),
     ),
 ];
 
@@ -187,6 +189,7 @@ fn show(words: &[String], flags: ScontrolFlags) -> Result<(), Failure> {
         Entity::HostlistSorted => host_list(which, hostlist::compress_sorted),
         Entity::Licenses => licenses(which, flags),
         Entity::Aliases => aliases(which),
+        Entity::Slurmd => slurmd::show(which),
         Entity::Frontend => {
             print("No nodes in the system\n");
             Ok(())
@@ -268,6 +271,7 @@ fn load_jobs(call: &str, ids: Vec<JobId>) -> Result<(Ctx, Jobs), Failure> {
     let failed = failed_call(call);
     let mut client = Client::connect().map_err(&failed)?;
     let mut ctx = Ctx::new(&client.endpoint.cluster);
+    ctx.mail_domain = client.endpoint.mail_domain.clone();
     let filter = JobFilter {
         ids,
         starts: true,

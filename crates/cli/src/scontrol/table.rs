@@ -158,8 +158,14 @@ pub(crate) const KEYWORDS: &[Keyword] = &[
     keyword("verbose", 4, 0, 0, "", "as --verbose, for the commands that follow"),
     keyword("version", 4, 0, 0, "", "print the version"),
     keyword("wait_job", 2, 1, 1, "JOB", "wait until a job's nodes are ready"),
-    keyword("write", 2, 1, 3, "batch_script JOB [FILE|-]", "write a job's script to a file")
-        .partly("the configuration is not written: it is in slurm.conf as it is"),
+    keyword(
+        "write",
+        2,
+        1,
+        3,
+        "batch_script JOB [FILE|-]|config [FILE]",
+        "write a job's script, or the configuration in force, to a file",
+    ),
 ];
 
 /// What `--help` prints.

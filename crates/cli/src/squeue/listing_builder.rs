@@ -90,7 +90,7 @@ impl<'o> ListingBuilder<'o> {
     ) -> Result<ListingBuilder<'o>, Failure> {
         let order = match options.steps {
             true => Order::of_steps(options.keys())?,
-            false => Order::of_jobs(options.keys())?,
+            false => Order::of_jobs(options.keys(), options.split_partitions)?,
         };
         let columns = layouts.jobs.columns.iter();
         let columns: Vec<_> = columns.filter(|c| is_of_numbers(c.field)).collect();

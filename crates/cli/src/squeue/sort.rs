@@ -11,6 +11,9 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::rc::Rc;
 
+/// In place of a letter: the partition's `PriorityTier`.
+const TIER: u8 = b'/';
+
 /// A sort key.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum ColumnKey<'a> {
@@ -105,10 +108,17 @@ impl Values {
 }
 
 impl Order {
-    /// An order of jobs.
-    pub(super) fn of_jobs(keys: &str) -> Result<Order, Failure> {
-        let keys = parse(keys)?;
+    /// An order of jobs. With `by_tier`, the priority of a partition counts before that of a job (`--priority`).
+    pub(super) fn of_jobs(keys: &str, by_tier: bool) -> Result<Order, Failure> {
+        let mut keys = parse(keys)?;
         check(&keys, job_fields::FIELDS)?;
+        if by_tier {
+            let with_tier = |(down, letter)| {
+                let tier = matches!(letter, b'p' | b'Q').then_some((down, TIER));
+                tier.into_iter().chain([(down, letter)])
+            };
+            keys = keys.into_iter().flat_map(with_tier).collect();
+        }
         let of_numbers = |letter| {
             let mut fields = job_fields::FIELDS.iter();
             fields.any(|f| f.letter == letter && job_fields::is_of_numbers(f))
@@ -302,6 +312,10 @@ fn job_key<'a>(row: &JobRow<'a>, letter: u8, ctx: &Ctx) -> ColumnKey<'a> {
         b'P' => ColumnKey::Text(Cow::Borrowed(row.partition.unwrap_or(&job.partition))),
         b't' | b'T' => ColumnKey::Text(Cow::Borrowed(row.state_name())),
         b'p' | b'Q' => ColumnKey::Number(i64::from(job.priority)),
+        TIER => {
+            let partition = ctx.partition(row.partition.unwrap_or(&job.partition));
+            ColumnKey::Number(partition.map_or(0, |p| i64::from(p.priority_tier)))
+        }
         b'u' => ColumnKey::Text(Cow::Borrowed(&job.spec.owner.user)),
         b'U' => ColumnKey::Number(i64::from(job.spec.owner.uid)),
         b'G' => ColumnKey::Number(i64::from(job.spec.owner.gid)),

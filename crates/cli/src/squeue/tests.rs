@@ -113,6 +113,15 @@ fn sorted_by_id() {
 }
 
 #[test]
+fn with_priority_partitions_count_before_jobs() {
+    let sorted = |keys: &str| squeue(&["-P", "-t", "PD", "-S", keys, "-h", "-o", "%i"]);
+    // Only job 14 is in the partition with the higher priority.
+    assert!(sorted("-p,i").starts_with("14\n"), "{}", sorted("-p,i"));
+    assert!(sorted("Q,i").ends_with("\n14\n"), "{}", sorted("Q,i"));
+    assert!(!sorted("i").starts_with("14\n"));
+}
+
+#[test]
 fn expected_starts() {
     assert_eq!(
         squeue(&["--start"]),

@@ -15,8 +15,8 @@ use muster_model::environment::Environment;
 use muster_model::hostlist;
 use muster_model::job::StepMaker;
 use muster_model::job_env;
-use muster_model::job_env::HetComponent;
-use muster_model::spec::{ResourceAsk, StdioSpec};
+use muster_model::job_env::{CpuRun, HetComponent};
+use muster_model::spec::{ResourceAsk, Sharing, StdioSpec};
 use muster_node_core::srun::config::{Feed, Sink, Streams};
 use muster_proto::step::{StdinTask, StepSpec};
 use std::collections::HashSet;
@@ -77,15 +77,28 @@ fn lists_fewer_nodes(chosen: &Chosen) -> bool {
             .is_some_and(|(listed, nodes)| listed.len() < nodes)
 }
 
-/// Devices and what goes with them were counted for the job; a step has what is there of them. How tasks are bound
-/// stays.
+/// Devices and what goes with them were counted for the job; a step has what is there of them, or what its tasks have if
+/// nothing but those of a task were counted. How tasks are bound stays.
 fn forget_devices_of_job(chosen: &mut Chosen) {
     let implied = job::gpu_bind(chosen).ok().flatten();
+    let others = [
+        "gpus",
+        "gpus-per-node",
+        "gpus-per-socket",
+        "gres",
+        "tres-per-task",
+        "ntasks-per-gpu",
+        "ntasks-per-tres",
+    ];
+    let by_env = chosen.source("gpus-per-task") == Some(Source::Environment);
+    if by_env && others.iter().any(|long| chosen.has(long)) {
+        chosen.remove("gpus-per-task");
+    }
     let counts = [
         "gpus",
         "gpus-per-socket",
-        "gpus-per-task",
         "ntasks-per-gpu",
+        "ntasks-per-tres",
         "cpus-per-gpu",
         "mem-per-gpu",
     ];
@@ -280,15 +293,30 @@ pub(super) fn fill_allocation(spec: &mut StepSpec, holder: &Holder, ask: &Resour
         let nodes = u32::try_from(alloc.nodes.len()).unwrap_or(u32::MAX);
         spec.min_nodes = Some(nodes);
         spec.max_nodes = Some(nodes);
-        spec.ntasks = ask.ntasks.or(Some(alloc.ntasks.max(nodes)));
+        let cpus = alloc.nodes.iter().map(|n| CpuRun {
+            cpus: n.cpus.len(),
+            nodes: 1,
+        });
+        let filled = tasks_that_fill(spec, cpus);
+        spec.ntasks = ask.ntasks.or(filled).or(Some(alloc.ntasks.max(nodes)));
         // As if it were a component of a heterogeneous job, as programs find it under Slurm.
         let cpus = job_env::per_node_text(alloc.nodes.iter().map(|n| n.cpus.len()));
         let name = "SLURM_JOB_CPUS_PER_NODE_PACK_GROUP_0".to_owned();
         spec.extra_env.push((name, cpus));
     }
     spec.memory = muster_model::spec::MemoryAsk::Default;
-    spec.gres = Vec::new();
-    spec.devices = None;
+    match (ask.sharing, &mut spec.devices) {
+        // The allocation has all devices of its nodes, the step those that are asked for.
+        (Sharing::Exclusive, devices) => {
+            if let Some(devices) = devices {
+                devices.per_socket.clear();
+            }
+        }
+        _ => {
+            spec.gres = Vec::new();
+            spec.devices = None;
+        }
+    }
     // These chose the nodes of the allocation; they have nothing more to choose from. An arbitrary distribution says of each
     // task where it goes.
     if !(spec.distribution.as_ref()).is_some_and(|text| text.starts_with("arbitrary")) {
@@ -298,6 +326,49 @@ pub(super) fn fill_allocation(spec: &mut StepSpec, holder: &Holder, ask: &Resour
     spec.exact = false;
     spec.immediate = false;
     spec.time_limit = None;
+}
+
+/// Without a number of tasks, `--cpus-per-task` asks for as many on each node as its CPUs allow; `cpus` are those of nodes
+/// in runs. Absent if the options say how many tasks there are.
+fn tasks_that_fill(spec: &StepSpec, cpus: impl Iterator<Item = CpuRun>) -> Option<u32> {
+    let each = spec.cpus_per_task.filter(|cpus| *cpus > 0)?;
+    if spec.ntasks.is_some() || spec.ntasks_per_node.is_some() || spec.overcommit {
+        return None;
+    }
+    let of_run = |run: CpuRun| (run.cpus / each).saturating_mul(run.nodes);
+    let tasks = cpus.map(of_run).fold(0, u32::saturating_add);
+    Some(tasks).filter(|tasks| *tasks > 0)
+}
+
+/// As many tasks as `--cpus-per-task` leaves room for, on the first nodes of the own job. `cpus_per_node` is what
+/// `SLURM_JOB_CPUS_PER_NODE` says.
+pub(super) fn fill_job(spec: &mut StepSpec, cpus_per_node: Option<&str>) {
+    let Some(runs) = cpus_per_node.and_then(job_env::read_per_node_text) else {
+        return;
+    };
+    let mut left = spec.min_nodes.unwrap_or(u32::MAX);
+    let first = runs.into_iter().map(|run| {
+        let nodes = run.nodes.min(left);
+        left -= nodes;
+        CpuRun { nodes, ..run }
+    });
+    spec.ntasks = tasks_that_fill(spec, first).or(spec.ntasks);
+}
+
+/// Why a job of so many nodes has too few for the step; absent if it has enough.
+pub(super) fn excess_nodes(chosen: &Chosen, spec: &StepSpec, nodes: u32) -> Option<String> {
+    let asked = spec.min_nodes?.min(spec.ntasks.unwrap_or(u32::MAX)).max(1);
+    let option = match chosen.source("nodes") {
+        Some(Source::Environment) => "SLURM_JOB_NUM_NODES",
+        _ => "--nodes",
+    };
+    match spec.relative {
+        Some(first) if first.saturating_add(asked) > nodes => Some(format!(
+            "--relative and {option} option incompatible with count of allocated nodes ({first}+{asked}>{nodes})"
+        )),
+        None if asked > nodes => Some(format!("Only allocated {nodes} nodes asked for {asked}")),
+        _ => None,
+    }
 }
 
 /// The step in one component of the allocation that was made for it. Says how many tasks it has there.
@@ -466,6 +537,59 @@ mod tests {
             say: crate::say::Say::new("srun"),
         };
         step(&line, &[]).unwrap().0
+    }
+
+    #[test]
+    fn cpus_per_task_alone_asks_for_as_many_tasks_as_fit() {
+        let fill = |line: &[(&'static str, Option<&str>)], env: &[(&str, &str)], text| {
+            let mut spec = asked(line, env);
+            fill_job(&mut spec, Some(text));
+            spec.ntasks
+        };
+        let two = ("cpus-per-task", Some("2"));
+        assert_eq!(fill(&[two], &[], "4(x2),3"), Some(5));
+        assert_eq!(fill(&[two, ("nodes", Some("1"))], &[], "4(x2),3"), Some(2));
+        // What is counted elsewhere stays, and so does what cannot be read.
+        assert_eq!(fill(&[two, ("ntasks", Some("3"))], &[], "4(x2)"), Some(3));
+        assert_eq!(fill(&[two], &[("SLURM_NTASKS", "1")], "4(x2)"), Some(1));
+        let per_node = ("ntasks-per-node", Some("1"));
+        assert_eq!(fill(&[two, per_node], &[], "4(x2)"), None);
+        assert_eq!(fill(&[two], &[], "4(x2"), None);
+        assert_eq!(fill(&[], &[], "4(x2)"), None);
+        // No more than can be counted.
+        assert_eq!(fill(&[two], &[], "4(x4294967295)"), Some(u32::MAX));
+    }
+
+    #[test]
+    fn more_nodes_than_the_job_has_are_refused_with_the_counts() {
+        let excess = |line: &[(&'static str, Option<&str>)], env: &[(&str, &str)]| {
+            let mut chosen = chosen(line, env);
+            forget_other_counts(&mut chosen);
+            excess_nodes(&chosen, &asked(line, env), 2)
+        };
+        let from_second = ("relative", Some("1"));
+        let two = ("nodes", Some("2"));
+        let incompatible = |option, counts| {
+            Some(format!(
+                "--relative and {option} option incompatible with count of allocated nodes ({counts}>2)"
+            ))
+        };
+        let job = [("SLURM_NNODES", "2")];
+        assert_eq!(
+            excess(&[from_second, two], &[]),
+            incompatible("--nodes", "1+2")
+        );
+        assert_eq!(
+            excess(&[("relative", Some("5"))], &job),
+            incompatible("SLURM_JOB_NUM_NODES", "5+2")
+        );
+        let only = Some("Only allocated 2 nodes asked for 3".to_owned());
+        assert_eq!(excess(&[("nodes", Some("3-5"))], &[]), only);
+        // Fewer tasks need fewer nodes.
+        let one_task = ("ntasks", Some("1"));
+        assert_eq!(excess(&[from_second, two, one_task], &[]), None);
+        assert_eq!(excess(&[from_second, one_task], &job), None);
+        assert_eq!(excess(&[two], &[]), None);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use muster_model::ids::JobId;
 use muster_model::job::{ExitStatus, JobState, Reason};
 use muster_model::job_env::{self, JobView, Variables};
 use muster_model::refusal::RefusalCode;
+use muster_model::shared_spec::SpecTable;
 use muster_model::spec::JobSpec;
 use muster_proto::client::{AllocationInfo, RequestBody, Response};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -59,6 +60,8 @@ impl Announcement {
 pub(crate) struct Holder {
     client: Client,
     incoming: Incoming,
+    /// Specifications of the answer that is being read.
+    specs: SpecTable,
     /// The connection broke; when to try again.
     retry: Option<Instant>,
     /// The hold was asked for and is not answered yet.
@@ -90,6 +93,7 @@ impl Holder {
     ) -> Result<Holder, NotGranted> {
         let say = line.say;
         let immediate = specs.iter().any(|spec| spec.immediate_s.is_some());
+        let patience = take_patience(&mut specs);
         let is_het = specs.len() > 1;
         let hold = specs.first().is_some_and(|spec| spec.interactive);
         let test_only = line.chosen.command == muster_conf::options::Command::Srun
@@ -143,6 +147,7 @@ impl Holder {
         let mut holder = Holder {
             client,
             incoming: Incoming::default(),
+            specs: SpecTable::default(),
             retry: None,
             awaits_hold: false,
             reason_query: ReasonQuery::default(),
@@ -155,7 +160,8 @@ impl Holder {
         holder
             .ask(hold)
             .map_err(|e| NotGranted(say.connect_error(prefix, &e)))?;
-        holder.wait_for_start(prefix, is_het)?;
+        let give_up_at = patience.map(|patience| Instant::now() + patience);
+        holder.wait_for_start(prefix, is_het, give_up_at)?;
         Ok(holder)
     }
 
@@ -170,8 +176,14 @@ impl Holder {
         Ok(())
     }
 
-    /// A heterogeneous job is always said to wait, as with Slurm, which never starts one at once.
-    fn wait_for_start(&mut self, prefix: &str, is_het: bool) -> Result<(), NotGranted> {
+    /// A heterogeneous job is always said to wait, as with Slurm, which never starts one at once. `give_up_at` is when
+    /// the user does not want to wait any longer (`--immediate=SECONDS`).
+    fn wait_for_start(
+        &mut self,
+        prefix: &str,
+        is_het: bool,
+        give_up_at: Option<Instant>,
+    ) -> Result<(), NotGranted> {
         let say = self.say;
         let signals = Signals::catch(&[
             Signal::SIGINT,
@@ -190,13 +202,16 @@ impl Holder {
         while (self.info.is_none() || is_het && announcement != Announcement::Made)
             && self.ended.is_none()
         {
-            let until = [self.retry, announcement.next()]
+            let until = [self.retry, announcement.next(), give_up_at]
                 .into_iter()
                 .flatten()
                 .min();
             let readable = self.poll_with(signals.fd(), until);
             if readable && let Some(signal) = signals.take() {
                 return Err(self.give_up(signal));
+            }
+            if give_up_at.is_some_and(|at| Instant::now() >= at) {
+                return Err(self.time_out());
             }
             self.read()
                 .map_err(|e| NotGranted(say.connect_error(prefix, &e)))?;
@@ -272,6 +287,22 @@ impl Holder {
         })
     }
 
+    /// The job has not started as soon as `--immediate` wants.
+    fn time_out(&mut self) -> NotGranted {
+        self.cancel();
+        let why = match self.say.name {
+            "salloc" => "Connection timed out",
+            _ => RefusalCode::NodesBusy.text(),
+        };
+        self.say
+            .error(&format!("Unable to allocate resources: {why}"));
+        if self.say.name == "salloc" {
+            self.say
+                .info(&format!("Job allocation {} has been revoked.", self.job));
+        }
+        NotGranted(immediate_exit().unwrap_or_else(|| self.say.failed()))
+    }
+
     /// Polls the controller and one more descriptor until a moment; whether the other one is readable.
     fn poll_with(&self, other: BorrowedFd<'_>, until: Option<Instant>) -> bool {
         let mut fds = vec![PollFd::new(other, PollFlags::POLLIN)];
@@ -305,11 +336,15 @@ impl Holder {
         }
         let open = self.incoming.fill(self.client.stream());
         loop {
-            let response = match self.incoming.next::<Response>() {
+            let response = match self.incoming.next_answer(&mut self.specs) {
                 Ok(Some(response)) => response,
                 Ok(None) => break,
                 Err(e) => return Err(ConnectError::Broken(e)),
             };
+            let goes_on = matches!(&response, Response::Jobs(part) if part.more);
+            if !goes_on {
+                self.specs = SpecTable::default();
+            }
             self.on_response(response)?;
         }
         if !matches!(open, Ok(true)) && self.ended.is_none() {
@@ -354,6 +389,7 @@ impl Holder {
             Ok(client) => {
                 self.client = client;
                 self.incoming = Incoming::default();
+                self.specs = SpecTable::default();
                 if self.reason_query != ReasonQuery::NotSent {
                     self.reason_query = ReasonQuery::Over;
                 }
@@ -425,7 +461,7 @@ impl Holder {
     }
 
     fn next_blocking(&mut self) -> Result<Response, ConnectError> {
-        match self.incoming.next() {
+        match self.incoming.next_answer(&mut self.specs) {
             Ok(Some(response)) => Ok(response),
             Ok(None) => {
                 let mut fds = [PollFd::new(self.client.stream().as_fd(), PollFlags::POLLIN)];
@@ -458,6 +494,7 @@ fn lasting_reason(reason: Reason) -> Option<&'static str> {
         Reason::PartitionConfig | Reason::PartitionNodeLimit | Reason::PartitionTimeLimit => {
             Some("Requested partition configuration not available now")
         }
+        Reason::PartitionDown => Some("Partition in DOWN state"),
         Reason::JobHeldUser | Reason::JobHeldAdmin => {
             Some("Job is in held state, pending scheduler release")
         }
@@ -513,10 +550,25 @@ fn submit_error(say: &Say, prefix: &str, error: &ConnectError, immediate: bool) 
         error,
         ConnectError::Refused(r) if matches!(r.code, RefusalCode::NotImmediate | RefusalCode::Busy)
     );
-    match crate::say::exit_variable("SLURM_EXIT_IMMEDIATE") {
-        Some(own) if immediate && refused_now => ExitCode::from(own),
-        _ => code,
+    immediate_exit()
+        .filter(|_| immediate && refused_now)
+        .unwrap_or(code)
+}
+
+/// The exit status that the user wants where `--immediate` does not get resources.
+fn immediate_exit() -> Option<ExitCode> {
+    crate::say::exit_variable("SLURM_EXIT_IMMEDIATE").map(ExitCode::from)
+}
+
+/// How long `--immediate` lets the job wait. One that starts at once or not at all is the controller's affair; the client
+/// waits for another.
+fn take_patience(specs: &mut [JobSpec]) -> Option<Duration> {
+    let seconds = specs.iter().filter_map(|spec| spec.immediate_s).max();
+    let seconds = seconds.filter(|seconds| *seconds > 1)?;
+    for spec in specs {
+        spec.immediate_s = None;
     }
+    Some(Duration::from_secs(u64::from(seconds)))
 }
 
 /// A moment as a timeout of poll(2), rounded up so that it has passed when poll returns.
@@ -557,6 +609,7 @@ mod tests {
         let mut holder = Holder {
             client,
             incoming: Incoming::default(),
+            specs: SpecTable::default(),
             retry: None,
             awaits_hold: false,
             reason_query: ReasonQuery::default(),
@@ -604,7 +657,7 @@ mod tests {
             frame::write(&mut controller, &started()).unwrap();
             controller
         });
-        assert!(holder.wait_for_start("srun", false).is_ok());
+        assert!(holder.wait_for_start("srun", false, None).is_ok());
         let mut controller = server.join().unwrap();
         let late = JobsResponse::Jobs(WrittenJobsPage::default());
         frame::write(&mut controller, &late).unwrap();

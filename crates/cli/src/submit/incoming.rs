@@ -2,6 +2,8 @@
 //! handed out.
 
 use minicbor::Decode;
+use muster_model::shared_spec::SpecTable;
+use muster_proto::client::{self, Response};
 use muster_proto::frame::{self, Message};
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv};
@@ -63,6 +65,19 @@ impl Incoming {
 
     /// The next message, if all of it has arrived.
     pub(crate) fn next<T: for<'b> Decode<'b, ()> + Message>(&mut self) -> io::Result<Option<T>> {
+        self.next_by(|body| frame::decode(body))
+    }
+
+    /// The next answer of a controller, if all of it has arrived. `specs` are those of the parts of the same answer that
+    /// came before.
+    pub(crate) fn next_answer(&mut self, specs: &mut SpecTable) -> io::Result<Option<Response>> {
+        self.next_by(|body| client::decode_answer(body, specs))
+    }
+
+    fn next_by<T: Message>(
+        &mut self,
+        decode: impl FnOnce(&[u8]) -> io::Result<T>,
+    ) -> io::Result<Option<T>> {
         let rest = &self.bytes[self.start..];
         let Some(header) = rest.first_chunk::<4>() else {
             return Ok(None);
@@ -71,7 +86,7 @@ impl Incoming {
         let Some(body) = rest.get(4..end) else {
             return Ok(None);
         };
-        let message = frame::decode(body)?;
+        let message = decode(body)?;
         self.start += end;
         Ok(Some(message))
     }

@@ -73,7 +73,7 @@ const UNSET: &str = "unset";
 const OF_ANOTHER: &str = "invalid-context";
 
 /// Options with a number or a time, which are `unset` in place of nothing.
-const NUMBERS: [&str; 24] = [
+const NUMBERS: [&str; 25] = [
     "core-spec",
     "cores-per-socket",
     "cpus-per-gpu",
@@ -88,6 +88,7 @@ const NUMBERS: [&str; 24] = [
     "ntasks",
     "ntasks-per-core",
     "ntasks-per-gpu",
+    "ntasks-per-tres",
     "ntasks-per-node",
     "ntasks-per-socket",
     "oom-kill-step",

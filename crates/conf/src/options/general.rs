@@ -46,7 +46,16 @@ pub(super) const ROWS: &[OptionRow] = &[
     opt("bb", "spec", "burst buffer")
         .env(&[], &["SLURM_BURST_BUFFER"], &["SALLOC_BURST_BUFFER"])
         .refused(NO_BURST_BUFFER),
-    opt("bbf", "file", "file with a burst buffer's description").refused(NO_BURST_BUFFER),
+    opt(
+        "bbf",
+        "file",
+        "put the lines of this file into the script, behind its first line",
+    )
+    .on(B)
+    .partly("there are no burst buffers: directives for them are comments of the script"),
+    opt("bbf", "file", "file with a burst buffer's description")
+        .on(RA)
+        .refused(NO_BURST_BUFFER),
     opt(
         "begin",
         "time",

@@ -45,6 +45,13 @@ pub(super) const ROWS: &[OptionRow] = &[
         .group(Group::Gpu)
         .srun_env(&["SLURM_NTASKS_PER_GPU"]),
     opt(
+        "ntasks-per-tres",
+        "n",
+        "old name of --ntasks-per-gpu; one of them only",
+    )
+    .group(Group::Gpu)
+    .srun_env(&["SLURM_NTASKS_PER_TRES"]),
+    opt(
         "gpu-bind",
         "type",
         "GPUs that each task may use: closest, single:n, per_task:n, map_gpu:list, ...",

@@ -6,7 +6,8 @@ use crate::transition::{move_of, next_phase};
 use muster_model::ids::{Attempt, JobId, NodeIdx, StepNo};
 use muster_model::index_set::IndexSet;
 use muster_model::job::{
-    AfterCompleting, Allocation, ArrayRole, ExitStatus, Hold, Job, JobState, Reason, Step, StepEnd,
+    AfterCompleting, Allocation, ArrayRole, ExitStatus, GresShare, Hold, Job, JobState, Reason,
+    Step, StepEnd,
 };
 use muster_model::limits::STEP_LINE_BYTES_MAX;
 use muster_model::power::Waking;
@@ -390,6 +391,7 @@ fn start(job: &mut Job, attempt: Attempt, at: Timestamp, alloc: &Arc<Allocation>
             time_limit: None,
             distribution: None,
             maker: None,
+            devices: GresShare::sums(lead.gres.iter()),
         }));
     }
 }

@@ -12,7 +12,7 @@ use crate::state::{LicenseSource, Note};
 use muster_model::command::{Plan, PlannedExpectation, PlannedReason, PlannedStart};
 use muster_model::config::PartitionState;
 use muster_model::ids::{Attempt, JobId, StepNo};
-use muster_model::job::{Allocation, ArrayRole, Job, MILLION, NodeShare, Step};
+use muster_model::job::{Allocation, ArrayRole, GresShare, Job, MILLION, NodeShare, Step};
 use muster_model::licenses::LicenseCount;
 use muster_model::node::Node;
 use muster_model::reservation::{Flags, Reservation, RunWindow};
@@ -177,6 +177,7 @@ fn begin_extern_step(draft: &mut Draft<'_>, id: JobId) {
         time_limit: None,
         distribution: None,
         maker: None,
+        devices: GresShare::sums(alloc.nodes.iter().flat_map(|share| &share.gres)),
     });
     draft.emit(Event::StepStarted { id, step });
 }

@@ -197,6 +197,7 @@ fn set(
         "maxcpuspersocket" => partition.max_cpus_per_socket = pair.count()?,
         "cpubind" => partition.cpu_bind = update_nodes::bind_default(value)?,
         "jobdefaults" => partition.job_defaults = pair.job_defaults()?,
+        "tresbillingweights" => partition.billing_weights = pair.weights()?,
         "allowgroups" => partition.allow_groups = pair.list(),
         "allowaccounts" => partition.allow_accounts = pair.list(),
         "denyaccounts" => partition.deny_accounts = pair.denied(),
@@ -304,6 +305,26 @@ impl Pair<'_> {
             return Ok(None);
         }
         self.number().map(Some)
+    }
+
+    /// Weights of TRES, as text; absent where none are given.
+    fn weights(&self) -> Result<Option<String>, Refusal> {
+        if self.value.is_empty() {
+            return Ok(None);
+        }
+        let is_weight = |entry: &str| {
+            entry.split_once('=').is_some_and(|(tres, weight)| {
+                let weight = weight.trim();
+                let number =
+                    weight.strip_suffix(['K', 'k', 'M', 'm', 'G', 'g', 'T', 't', 'P', 'p']);
+                let number = number.unwrap_or(weight).parse::<f64>();
+                !tres.trim().is_empty() && number.is_ok_and(f64::is_finite)
+            })
+        };
+        match self.value.split(',').all(is_weight) {
+            true => Ok(Some(self.value.to_owned())),
+            false => Err(self.wrong("weights such as CPU=1.0,Mem=0.25G")),
+        }
     }
 
     fn list(&self) -> Vec<String> {

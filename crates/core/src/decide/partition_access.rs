@@ -341,7 +341,7 @@ fn limit_refusal(reason: Reason) -> Refusal {
             "--nodes is outside the partition's MinNodes and MaxNodes",
         ),
         _ => Refusal::new(
-            RefusalCode::NodeConfigUnavailable,
+            RefusalCode::InvalidNodeCount,
             "the partition does not have so many nodes",
         ),
     }

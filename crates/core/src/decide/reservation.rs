@@ -357,13 +357,18 @@ fn apply_plain(state: &State, new: &mut Reservation, ask: &ReservationAsk) -> Re
         ));
     }
     if let Some(partition) = &ask.partition {
-        if state.partition(partition).is_none() {
+        let named = Some(partition).filter(|name| !name.is_empty());
+        if named.is_some_and(|name| state.partition(name).is_none()) {
             return Err(Refusal::new(
                 RefusalCode::InvalidPartition,
                 format!("there is no partition {partition}"),
             ));
         }
-        new.partition = Some(partition.clone());
+        new.partition = named.cloned();
+        if named.is_none() {
+            // It keeps the nodes, and does not follow the partition any more.
+            new.flags = new.flags.without(Flags::PART_NODES);
+        }
     }
     if let Some(features) = &ask.features {
         let features = Some(features.clone()).filter(|f| !f.is_empty());

@@ -16,6 +16,9 @@ const LISTED_CONDITION_BYTES: u64 = 24;
 /// Bytes that a step that runs has beside its texts.
 const STEP_BYTES: u64 = 256;
 
+/// Bytes that a device of a step has beside its name.
+const DEVICE_BYTES: usize = 32;
+
 /// Bytes that the queue keeps of a step that runs.
 pub fn step_bytes(step: &Step) -> u64 {
     let Step {
@@ -32,11 +35,16 @@ pub fn step_bytes(step: &Step) -> u64 {
         time_limit: _,
         distribution,
         maker,
+        devices,
     } = step;
     let files = [&stdio.stdin, &stdio.stdout, &stdio.stderr, distribution];
     let files: usize = files.into_iter().flatten().map(String::len).sum();
     let host = maker.as_ref().map_or(0, |maker| maker.host.len());
-    let texts = name.len() + hostlist.len() + submit_line.len() + files + host;
+    let devices: usize = devices
+        .iter()
+        .map(|(name, _)| name.len() + DEVICE_BYTES)
+        .sum();
+    let texts = name.len() + hostlist.len() + submit_line.len() + files + host + devices;
     STEP_BYTES + texts as u64
 }
 

@@ -165,6 +165,31 @@ fn hosts_that_jobs_may_come_from_are_set_as_ranges() {
     assert_eq!(world.refused(0, wrong), RefusalCode::InvalidValue);
 }
 
+#[test]
+fn billing_weights_are_set_and_taken_away() {
+    let mut world = World::new();
+    let weights = |value: &str| UserCommand::UpdatePartition {
+        name: "batch".into(),
+        pairs: vec![("TRESBillingWeights".into(), value.into())],
+        read: Vec::new(),
+    };
+    let now = |world: &World| {
+        let partition = world.state.partition("batch").unwrap();
+        partition.billing_weights.clone().unwrap_or_default()
+    };
+    let text = "cPu=1,mem=-0.5G,node=.3,energy=-10";
+    world.must(0, weights(text));
+    assert_eq!(now(&world), text);
+    for wrong in ["cpu=abc", "cpu", "=1", "cpu=inf", "cpu=1,,mem=1", "mem=1GG"] {
+        let refused = world.refused(0, weights(wrong));
+        assert_eq!(refused, RefusalCode::InvalidValue, "{wrong}");
+    }
+    assert_eq!(now(&world), text);
+    world.must(0, weights(""));
+    assert_eq!(now(&world), "");
+    world.check_replay();
+}
+
 /// Two administrators who add a node each at the same time have both added one, or one of them is refused.
 #[test]
 fn a_change_of_what_has_changed_meanwhile_is_refused() {

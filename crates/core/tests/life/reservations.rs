@@ -424,6 +424,57 @@ fn whole_partitions_are_followed() {
 }
 
 #[test]
+fn a_named_partition_is_followed_until_other_nodes_are_named() {
+    let mut w = World::new();
+    let partition = w.state.partitions[0].name.clone();
+    let whole = ReservationAsk {
+        partition: Some(partition.clone()),
+        ..ask(&w, "r", 600, 60)
+    };
+    create(&mut w, whole).unwrap();
+    let of_partition = Flags::SPEC_NODES.with(Flags::PART_NODES);
+    assert!(get(&w, "r").flags == of_partition);
+    let all = get(&w, "r").hostlist.clone();
+    let update = |change: ReservationAsk| ReservationAsk {
+        name: Some("r".into()),
+        ..change
+    };
+    let nodes = |text: &str, flags| {
+        update(ReservationAsk {
+            nodes: Some(text.into()),
+            flags,
+            ..ReservationAsk::default()
+        })
+    };
+    let change = |w: &mut World, ask| w.must(0, UserCommand::UpdateReservation(Box::new(ask)));
+    change(&mut w, nodes("n1", Flags::default()));
+    assert_eq!(get(&w, "r").hostlist, "n1");
+    assert!(get(&w, "r").flags == Flags::SPEC_NODES);
+    let refused = |w: &mut World, ask| w.refused(0, UserCommand::UpdateReservation(Box::new(ask)));
+    let flag_alone = update(ReservationAsk {
+        flags: Flags::PART_NODES,
+        ..ReservationAsk::default()
+    });
+    assert_eq!(
+        refused(&mut w, flag_alone.clone()),
+        RefusalCode::InvalidNode
+    );
+    change(&mut w, nodes("ALL", Flags::PART_NODES));
+    assert_eq!(get(&w, "r").hostlist, all);
+    assert!(get(&w, "r").flags == of_partition);
+    // Without a partition there is none to follow.
+    let none = update(ReservationAsk {
+        partition: Some(String::new()),
+        ..ReservationAsk::default()
+    });
+    change(&mut w, none);
+    assert_eq!(get(&w, "r").partition, None);
+    assert_eq!(get(&w, "r").hostlist, all);
+    assert!(get(&w, "r").flags == Flags::SPEC_NODES);
+    assert_eq!(refused(&mut w, flag_alone), RefusalCode::InvalidPartition);
+}
+
+#[test]
 fn they_survive_a_snapshot() {
     let mut w = World::with(config());
     let r = ReservationAsk {

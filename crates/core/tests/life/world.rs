@@ -541,5 +541,6 @@ pub(crate) fn step(no: u32, at: Timestamp) -> muster_model::job::Step {
         time_limit: None,
         distribution: None,
         maker: None,
+        devices: Vec::new(),
     }
 }

@@ -240,7 +240,7 @@ impl<'a> JobReader<'a> {
             let Some(job) = place.and_then(|place| jobs.get_mut(*place)) else {
                 continue;
             };
-            job.job.steps.extend(step_of(&mut row));
+            job.job.steps.extend(step_of(&mut row, &self.source.tres));
         }
         let sql = format!("{} {which} AND time_end > 0", self.select_suspend);
         let rows = self.source.rows(&sql, range)?;
@@ -464,7 +464,7 @@ fn step_no(number: i64) -> Option<StepNo> {
 }
 
 /// In the order of [`STEP`], after the job's number; none if the step is none that is kept.
-fn step_of(row: &mut Fields) -> Option<AcctStep> {
+fn step_of(row: &mut Fields, names: &TresNames) -> Option<AcctStep> {
     let step = step_no(row.signed()?)?;
     let name = row.text();
     let (start, end) = (row.time()?, row.time());
@@ -525,6 +525,7 @@ fn step_of(row: &mut Fields) -> Option<AcctStep> {
         usage: end.map(|_| usage),
         submit_line,
         distribution: String::new(),
+        devices: devices(names, &alloc),
     })
 }
 

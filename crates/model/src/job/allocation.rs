@@ -9,6 +9,7 @@ use crate::limits::HOSTLIST_BYTES_MAX;
 use crate::time::Timestamp;
 use crate::validate::Validate;
 use minicbor::{Decode, Encode};
+use std::collections::BTreeMap;
 
 /// One, in millionths.
 pub const MILLION: u64 = 1_000_000;
@@ -143,6 +144,31 @@ pub struct GresShare {
     #[n(7)]
     #[cbor(default)]
     pub labels: Vec<String>,
+}
+
+/// Sums of devices by name, and by name and type: `gres/gpu`, `gres/gpu:a100`.
+pub fn sum_devices<'d>(
+    devices: impl Iterator<Item = (&'d str, Option<&'d str>, u64)>,
+) -> Vec<(String, u64)> {
+    let mut sums: BTreeMap<String, u64> = BTreeMap::new();
+    for (name, kind, count) in devices {
+        let by_kind = kind.map(|kind| format!("gres/{name}:{kind}"));
+        for key in std::iter::once(format!("gres/{name}")).chain(by_kind) {
+            let sum = sums.entry(key).or_default();
+            *sum = sum.saturating_add(count);
+        }
+    }
+    sums.into_iter().collect()
+}
+
+impl GresShare {
+    /// Sums of shares over nodes, as [`sum_devices`] names them.
+    pub fn sums<'s>(shares: impl Iterator<Item = &'s GresShare>) -> Vec<(String, u64)> {
+        sum_devices(shares.map(|share| {
+            let count = u64::from(share.ids.len());
+            (share.name.as_str(), share.kind.as_deref(), count)
+        }))
+    }
 }
 
 /// `Flags` of gres.conf: the variables that tell programs which GPUs they have.

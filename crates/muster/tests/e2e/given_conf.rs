@@ -100,3 +100,22 @@ fn nodes_that_the_configuration_has_no_more_are_stopped_too() {
         });
     }
 }
+
+#[test]
+fn the_configuration_in_force_is_written_as_a_file() {
+    let c = Cluster::start(2, 2);
+    c.ok("scontrol update partition=$(sinfo -h -o %R) maxtime=77");
+    let said = c.ok("scontrol write config written");
+    let path = said.strip_prefix("Slurm config saved to ").unwrap();
+    assert!(path.starts_with("written.20"), "{said}");
+    let text = c.read(path);
+    let has = |line: &str| text.lines().any(|own| own.starts_with(line));
+    assert!(
+        has("ClusterName=") && has("KillWait=") && has("NodeName=n2 "),
+        "{text}"
+    );
+    assert!(text.contains(" MaxTime=01:17:00 "), "{text}");
+    // The whole of it is a configuration.
+    let check = c.run(&format!("muster config check {path}"));
+    assert_eq!(check.code, 0, "{check:?}");
+}

@@ -247,3 +247,54 @@ fn identifiers_of_a_resource_map_are_nobody_elses_until_they_are_freed() {
                     $GPU_DEVICE_ORDINAL $SLURM_JOB_GPUS $SLURM_STEP_GPUS $SGE_HGR_gpu'");
     assert_eq!(out, "5 5 5 5 5 5 5");
 }
+
+#[test]
+fn steps_are_shown_and_accounted_with_their_gpus() {
+    let c = cluster();
+    c.write(
+        "script",
+        "#!/bin/bash\nsrun --gres=gpu:a:1 --mem=10 true\nsrun --overlap --mem=10 scontrol show step $SLURM_JOB_ID.1 | grep TRES >shown\n",
+    );
+    c.ok("sbatch -W -N1 --gpus=2 --mem=10 -o out script");
+    assert_eq!(
+        c.read("shown").trim(),
+        "TRES=cpu=1,gres/gpu=2,gres/gpu:a=2,mem=10M,node=1"
+    );
+    let accounted = || c.ok("sacct -nP -j 1 -o JobID,AllocTRES | grep -F .");
+    c.until("all steps have ended", || accounted().lines().count() == 3);
+    assert_eq!(
+        accounted(),
+        "1.batch|cpu=1,gres/gpu=2,gres/gpu:a=2,mem=10M,node=1\n\
+         1.0|cpu=1,gres/gpu=1,gres/gpu:a=1,mem=10M,node=1\n\
+         1.1|cpu=1,gres/gpu=2,gres/gpu:a=2,mem=10M,node=1"
+    );
+}
+
+#[test]
+fn steps_have_the_gpus_of_their_tasks() {
+    let c = cluster();
+    let each = "bash -c 'echo $SLURM_PROCID $CUDA_VISIBLE_DEVICES'";
+    c.write(
+        "script",
+        &format!(
+            "#!/bin/bash\nsrun -n1 {each}\nsrun -n2 {each} | sort\nsrun -n1 --gpus=2 {each}\n"
+        ),
+    );
+    c.ok("sbatch -W -N1 -n2 --gpus-per-task=1 --mem=10 -o out script");
+    assert_eq!(c.read("out"), "0 0\n0 0\n1 1\n0 0,1\n");
+}
+
+#[test]
+fn a_step_of_an_exclusive_job_has_the_gpus_that_it_asks_for() {
+    let c = cluster();
+    let each = "bash -c 'echo $SLURM_PROCID $CUDA_VISIBLE_DEVICES' | sort";
+    for (ask, expected) in [
+        ("--gres=gpu:1", "0 0"),
+        ("--gpus=3", "0 0,1,2"),
+        ("-n2 --gpus-per-task=1", "0 0\n1 1"),
+        ("--gpus-per-task=2", "0 0,1"),
+    ] {
+        let out = c.ok(&format!("srun -N1 --exclusive --mem=10 {ask} {each}"));
+        assert_eq!(out, expected, "{ask}");
+    }
+}

@@ -178,3 +178,70 @@ fn who_waits_for_what_does_not_come_is_informed_why() {
         child.wait().unwrap();
     }
 }
+
+#[test]
+fn immediate_waits_as_long_as_it_says() {
+    let c = Cluster::start(1, 1);
+    let job = c.ok("sbatch --parsable --exclusive --wrap 'sleep 1000'");
+    c.until_prints(&format!("squeue -h -j {job} -o %T"), "RUNNING");
+    let busy = c.run("SLURM_EXIT_IMMEDIATE=7 srun --immediate=2 true");
+    assert_eq!(busy.code, 7, "{busy:?}");
+    assert!(
+        busy.err
+            .contains("srun: error: Unable to allocate resources: Requested nodes are busy"),
+        "{busy:?}"
+    );
+    let held = c.run("salloc --immediate=2 --hold true");
+    assert_eq!(held.code, 1, "{held:?}");
+    for line in [
+        "salloc: Job is in held state, pending scheduler release",
+        "salloc: error: Unable to allocate resources: Connection timed out",
+    ] {
+        assert!(held.err.contains(line), "{held:?}");
+    }
+    // Neither is left in the queue.
+    c.until_prints("squeue -h -o %i", &job);
+    c.ok(&format!("scancel {job}"));
+    c.until_prints("squeue -h -o %i", "");
+    assert_eq!(c.ok("srun --immediate=60 echo here"), "here");
+}
+
+#[test]
+fn a_step_fills_its_nodes_with_tasks_of_so_many_cpus() {
+    let c = Cluster::start(2, 4);
+    let tasks = |command: &str| c.ok(&format!("{command} bash -c 'echo $SLURM_PROCID' | wc -l"));
+    assert_eq!(tasks("srun --exclusive -N2 -c2"), "4");
+    assert_eq!(tasks("srun -N2 -c2"), "2");
+    assert_eq!(tasks("salloc -Q -N2 --exclusive srun -c1"), "8");
+    assert_eq!(tasks("salloc -Q -N2 --exclusive srun -N1 -c1"), "4");
+    assert_eq!(tasks("salloc -Q -N2 -n3 srun -c1"), "3");
+    let relative = c.run("salloc -Q -N2 srun -N2 --relative=1 true");
+    assert_eq!(
+        relative.err.trim_end(),
+        "srun: error: --relative and --nodes option incompatible with count of allocated nodes (1+2>2)"
+    );
+}
+
+#[test]
+fn a_job_of_a_down_partition_says_why_it_waits() {
+    let c = Cluster::start(1, 1);
+    c.ok("scontrol update partition=$(sinfo -h -o %R) state=down");
+    let waits = c.run("srun --immediate=2 true");
+    assert!(
+        waits.err.starts_with("srun: Partition in DOWN state\n"),
+        "{waits:?}"
+    );
+}
+
+/// The records of two components that were asked for in the same words share a specification.
+#[test]
+fn salloc_holds_equal_components() {
+    let c = Cluster::start(1, 4);
+    let job = "salloc -N1 : -N1 : -N1 bash -c 'echo $SLURM_HET_SIZE; sleep 0.5' 2>&1";
+    let out = c.ok(job);
+    assert!(
+        out.contains("Granted job allocation 1\n3\n")
+            && out.ends_with("Relinquishing job allocation 1"),
+        "{out}"
+    );
+}

@@ -149,7 +149,7 @@ fn what_jobs_use_is_sampled_and_those_with_too_much_memory_are_killed() {
     );
     c.until("both are sampled", || {
         let shown = c.ok(&format!("sstat -n -P --noconvert -j {two}.batch -o MaxRSS"));
-        kib(&shown) > 110_000
+        bytes(&shown) > 110_000 << 10
     });
     c.write("go", "");
     c.until_prints(&format!("sacct -X -n -P -j {two} -o State"), "COMPLETED");
@@ -157,7 +157,12 @@ fn what_jobs_use_is_sampled_and_those_with_too_much_memory_are_killed() {
         "sacct -n -P --noconvert -j {two}.batch -o MaxRSS,MaxVMSize"
     ));
     let (rss, vsize) = shown.split_once('|').unwrap();
-    assert!(kib(rss) > 110_000 && kib(vsize) >= kib(rss), "{shown}");
+    assert!(
+        bytes(rss) > 110_000 << 10 && bytes(vsize) >= bytes(rss),
+        "{shown}"
+    );
+    let converted = c.ok(&format!("sacct -n -P -j {two}.batch -o MaxRSS"));
+    assert_eq!(converted.trim(), format!("{}K", bytes(rss) >> 10));
     // A step of its own is killed as a whole, and its script goes on.
     let job = c.sbatch(
         "--mem=300 -o step.out --wrap 'srun --mem=50 bash -c \"head -c 150m /dev/zero | tail -c 150m | sleep 1000\"; echo \"and on\"'",
@@ -176,9 +181,7 @@ fn what_jobs_use_is_sampled_and_those_with_too_much_memory_are_killed() {
 }
 
 /// A number as sacct prints it: `1234K`, `56M`.
-fn kib(text: &str) -> u64 {
-    let text = text.trim();
-    let unit = if text.ends_with('M') { 1024 } else { 1 };
-    let number: f64 = text.trim_end_matches(['K', 'M']).parse().unwrap_or(0.0);
-    number as u64 * unit
+/// What `--noconvert` prints.
+fn bytes(text: &str) -> u64 {
+    text.trim().parse().unwrap_or(0)
 }

@@ -58,6 +58,39 @@ fn a_file_is_copied_to_each_node_of_the_job() {
 }
 
 #[test]
+fn a_file_is_copied_to_the_nodes_of_one_step_or_component() {
+    let c = Cluster::start(3, 2);
+    c.write("src", "hello\n");
+    let sent_to = |out: &str| -> Vec<String> {
+        let lines = out.lines();
+        lines
+            .filter_map(|line| line.strip_prefix("sbcast: node_list = "))
+            .map(str::to_owned)
+            .collect()
+    };
+    // The step asks about itself, which the controller may not know yet.
+    let of_step = c.ok(
+        "salloc -Q -N2 -w n1,n2 srun -N1 -n1 -w n2 bash -c 'sbcast -vf -j$SLURM_JOB_ID.$SLURM_STEP_ID src there' 2>&1",
+    );
+    assert_eq!(sent_to(&of_step), ["n2"], "{of_step}");
+    let components = c.ok("salloc -Q -N1 -w n1 : -N2 -w n2,n3 bash -c '\
+         sbcast -vf src all 2>&1; for i in 0 1; do sbcast -vf -j$SLURM_JOB_ID+$i src one 2>&1; done'");
+    assert_eq!(
+        sent_to(&components),
+        ["n1", "n[2-3]", "n1", "n[2-3]"],
+        "{components}"
+    );
+    let no_step = c.run("salloc -Q -N1 bash -c 'sbcast -f -j$SLURM_JOB_ID.7 src x'");
+    assert!(
+        no_step.code == 255
+            && no_step
+                .err
+                .contains("lookup error: Invalid job id specified"),
+        "{no_step:?}"
+    );
+}
+
+#[test]
 fn a_job_copies_a_program_and_runs_it() {
     let c = Cluster::start(1, 2);
     c.write("program", "#!/bin/sh\necho ran $SLURM_PROCID\n");

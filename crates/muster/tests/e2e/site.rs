@@ -20,6 +20,26 @@ fn configure(c: &Cluster, lines: &str) {
 }
 
 #[test]
+fn a_job_shows_to_whom_its_mails_go() {
+    let c = Cluster::start(1, 1);
+    configure(&c, "MailProg=/bin/true\nMailDomain = example.org");
+    let user = c.ok("id -un");
+    let own = format!("MailUser={user}@example.org MailType=END");
+    for (mail, shown) in [
+        ("--mail-type=END", own.as_str()),
+        (
+            "--mail-type=END --mail-user=ann",
+            "MailUser=ann MailType=END",
+        ),
+    ] {
+        let shown_as = c.ok(&format!(
+            "J=$(sbatch --parsable -H {mail} --wrap true); scontrol show job $J | grep MailUser; scancel $J"
+        ));
+        assert_eq!(shown_as.trim(), shown);
+    }
+}
+
+#[test]
 fn mails_go_through_mailprog() {
     let c = Cluster::start(1, 2);
     let log = c.path("mails").display().to_string();

@@ -219,6 +219,7 @@ mod tests {
             time_limit: None,
             distribution: None,
             maker: None,
+            devices: Vec::new(),
         };
         reports.push(JobId(1), Attempt(1), Report::StepStarted(Box::new(step)));
     }

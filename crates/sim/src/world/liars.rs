@@ -128,6 +128,7 @@ impl FaultInjector<'_> {
                 time_limit: None,
                 distribution: None,
                 maker: None,
+                devices: Vec::new(),
             })),
             _ => Report::StepEnded {
                 step,

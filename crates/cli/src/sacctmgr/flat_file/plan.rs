@@ -3,6 +3,7 @@
 use super::{FileLine, limit_texts};
 use crate::listing::Failure;
 use crate::sacctmgr::book::Book;
+use crate::sacctmgr::cluster::class;
 use crate::sacctmgr::row::own_raw_qos;
 use crate::sacctmgr::session::Invocation;
 use crate::sacctmgr::settings::{ASSOCIATION, AssociationSettings};
@@ -10,11 +11,13 @@ use crate::sacctmgr::words::{Word, list};
 use muster_model::accounts::{Account, NORMAL, PARENT_SHARES, ROOT, Terms, User};
 use muster_model::command::ListEdit;
 use muster_model::command::{AccountsAsk, AccountsEdit, ClusterAsk, TermsAsk, WckeysAsk};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// What a line says of an account or a user.
 #[derive(Debug, Default)]
 struct Said {
+    classification: Option<String>,
     description: Option<String>,
     organization: Option<String>,
     admin_level: String,
@@ -43,7 +46,12 @@ fn said(entry: &FileLine, book: &Book) -> Result<Said, Failure> {
             () if is("wckeys", 1) => said.wckeys = word.list(),
             () if is("coordinators", 2) => said.coordinates = word.list(),
             () if is("partitions", 4) => said.partition = Some(value()),
-            () if is("classification", 2) || is("flags", 2) => {}
+            () if is("classification", 2) => {
+                let class = class(word.value.trim_start_matches('*'));
+                said.classification =
+                    Some(class.map_err(|why| entry.wrong(option, &why.to_string()))?);
+            }
+            () if is("flags", 2) => {}
             () => {
                 let Some(key) = word.key_of(ASSOCIATION) else {
                     return Err(entry.wrong(option, ""));
@@ -59,6 +67,10 @@ fn said(entry: &FileLine, book: &Book) -> Result<Said, Failure> {
 /// What loading a file does: texts of what is new and of what changes, and the edits.
 #[derive(Default)]
 pub(super) struct Loading {
+    /// The cluster is added, or what it had is removed before.
+    pub(super) is_new: bool,
+    /// Administrators among the users that are removed before: they stay administrators.
+    pub(super) levels: BTreeMap<String, String>,
     pub(super) changed: String,
     pub(super) cluster: Vec<Terms>,
     pub(super) accounts: Vec<(String, String, String)>,
@@ -238,13 +250,27 @@ fn plan_cluster(said: &Said, book: &mut Book, loading: &mut Loading) {
         ask.qos = None;
     }
     let new = with(&book.all.root, &ask);
-    if same(&book.all.root, &new) {
+    let had = &book.all.classification;
+    let class = said.classification.clone();
+    let class = class.filter(|class| loading.is_new || class != had);
+    let same_terms = same(&book.all.root, &new);
+    if same_terms && class.is_none() {
         return;
     }
-    let old = book.all.root.clone();
-    note_terms(loading, ("Cluster", &book.cluster.clone()), &old, &new);
+    let of = ("Cluster", book.cluster.as_str());
+    match &class {
+        Some(class) if loading.is_new => {
+            let _ = writeln!(loading.changed, "Classification: {class}");
+        }
+        Some(class) => loading.note("Classification", of, had, class),
+        None => {}
+    }
+    if !loading.is_new {
+        note_terms(loading, of, &book.all.root, &new);
+    }
+    book.all.classification = class.clone().unwrap_or_else(|| had.clone());
     let ask = ClusterAsk {
-        classification: None,
+        classification: class,
         terms: ask,
     };
     let names = [book.cluster.clone()];
@@ -252,7 +278,9 @@ fn plan_cluster(said: &Said, book: &mut Book, loading: &mut Loading) {
         &names,
         AccountsAsk::ModifyClusters(ask),
     ));
-    loading.cluster.push(new.clone());
+    if loading.is_new {
+        loading.cluster.push(new.clone());
+    }
     book.all.root = new;
 }
 
@@ -347,9 +375,11 @@ fn plan_user(name: &str, account: &str, said: &Said, book: &mut Book, loading: &
         true => String::new(),
         false => said.default_account.clone(),
     };
-    let admin_level = match record.admin_level {
-        true => user.admin_level.clone(),
-        false => String::new(),
+    let kept = loading.levels.get(name).filter(|_| known.is_none());
+    let admin_level = match (record.admin_level, kept) {
+        (true, _) => user.admin_level.clone(),
+        (false, Some(kept)) => kept.clone(),
+        (false, None) => String::new(),
     };
     if known.is_none() {
         loading.users.push((

@@ -38,7 +38,7 @@ pub(crate) fn write_job(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: Re
     times(out, row, ctx, style);
     place(out, row, ctx, style);
     resources(out, row, ctx, style);
-    files(out, row, style);
+    files(out, row, ctx, style);
     style.end(out);
 }
 
@@ -397,7 +397,7 @@ fn write_gres_with_ids(out: &mut String, shares: &[GresShare]) {
     }
 }
 
-fn files(out: &mut String, row: &JobRow<'_>, style: RecordStyle) {
+fn files(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: RecordStyle) {
     let spec = &row.job.spec;
     out.push_str("Command=");
     row.write_command(out);
@@ -449,12 +449,13 @@ fn files(out: &mut String, row: &JobRow<'_>, style: RecordStyle) {
     let is_sent = |kinds: &str| !kinds.is_empty() && !kinds.eq_ignore_ascii_case("NONE");
     if let Some((kinds, user)) = spec.mail.as_ref().filter(|(kinds, _)| is_sent(kinds)) {
         style.newline(out);
-        let user = if user.is_empty() {
-            &spec.owner.user
-        } else {
-            user
-        };
-        put!(out, "MailUser={user} MailType={}", mail_types(kinds));
+        out.push_str("MailUser=");
+        match (user.as_str(), &ctx.mail_domain) {
+            ("", Some(domain)) => put!(out, "{}@{domain}", spec.owner.user),
+            ("", None) => out.push_str(&spec.owner.user),
+            (user, _) => out.push_str(user),
+        }
+        put!(out, " MailType={}", mail_types(kinds));
     }
     // Slurm's record ends in a line of three blanks.
     style.newline(out);
@@ -518,7 +519,11 @@ pub(crate) fn write_step(out: &mut String, row: &StepRow<'_>, ctx: &Ctx, style: 
         step.name
     );
     style.newline(out);
-    put!(out, "TRES=cpu={},mem=", step.cpus);
+    put!(out, "TRES=cpu={}", step.cpus);
+    for (name, count) in &step.devices {
+        put!(out, ",{name}={count}");
+    }
+    out.push_str(",mem=");
     text::memory(out, step.memory_mib, false);
     put!(out, ",node={}", step.nodes);
     style.newline(out);

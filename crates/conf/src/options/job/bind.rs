@@ -24,6 +24,13 @@ pub fn cpu_bind(chosen: &Chosen) -> Result<Option<String>, OptionError> {
     Ok((!text.is_empty()).then_some(text))
 }
 
+/// `--ntasks-per-gpu` by its present or its old name.
+pub(super) fn tasks_per_gpu(chosen: &Chosen) -> Option<(&'static str, &str)> {
+    ["ntasks-per-gpu", "ntasks-per-tres"]
+        .into_iter()
+        .find_map(|long| chosen.value(long).map(|text| (long, text)))
+}
+
 /// `--gpu-bind` of a step, made complete: `--tres-bind` and `--accel-bind` say the same in other words, and
 /// `--ntasks-per-gpu` and `--gpus-per-task` imply it.
 ///
@@ -52,7 +59,7 @@ pub fn gpu_bind(chosen: &Chosen) -> Result<Option<String>, OptionError> {
         };
         return Ok(Some(format!("{verbose}closest")));
     }
-    if let Some(tasks) = chosen.value("ntasks-per-gpu") {
+    if let Some((_, tasks)) = tasks_per_gpu(chosen) {
         return Ok(Some(format!("single:{tasks}")));
     }
     let each = chosen.value("gpus-per-task").and_then(values::gpus);

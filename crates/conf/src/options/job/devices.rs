@@ -2,6 +2,7 @@
 //! against each other here, in its words; how many come from which node is the scheduler's matter.
 
 use super::ask::mem_value;
+use super::bind::tasks_per_gpu;
 use crate::options::OptionError;
 use crate::options::chosen::Chosen;
 use crate::options::row::Command;
@@ -37,6 +38,13 @@ pub(super) fn apply(chosen: &Chosen, ask: &mut ResourceAsk) -> Result<(), Option
     };
     if !devices.per_socket.is_empty() && ask.sockets_per_node.is_none() {
         return refuse("--gpus-per-socket option requires --sockets-per-node specification");
+    }
+    if chosen.has("cpus-per-gpu") && chosen.has("cpus-per-task") {
+        return refuse("--cpus-per-gpu is mutually exclusive with --cpus-per-task");
+    }
+    // A step has some of what its job was given, whatever the job's options were.
+    if !chosen.has("jobid") {
+        check_counts(ask, &devices)?;
     }
     by_gpu(chosen, ask, &mut devices)?;
     for gpu in devices.per_job.clone() {
@@ -95,16 +103,71 @@ fn gpus_of(list: &[GresAsk]) -> u64 {
     gpus.map(|g| g.count).sum()
 }
 
+/// GPUs of the job, of a node, a socket and a task against each other, and against the sockets and tasks of a node.
+fn check_counts(ask: &ResourceAsk, devices: &DeviceAsk) -> Result<(), OptionError> {
+    let lists = [
+        &devices.per_job,
+        &ask.gres,
+        &devices.per_socket,
+        &devices.per_task,
+    ];
+    let [job, node, socket, task] = lists.map(|list| Some(gpus_of(list)).filter(|n| *n > 0));
+    let exceeds =
+        |part: Option<u64>, whole: Option<u64>| part.zip(whole).is_some_and(|(p, w)| p > w);
+    if exceeds(node, job) || exceeds(socket, node) || exceeds(socket, job) {
+        return refuse(
+            "Failed to ensure --gpus >= --gres=gpu/--gpus-per-node >= --gpus-per-socket",
+        );
+    }
+    if exceeds(task, node) || exceeds(task, job) {
+        return refuse("Failed to ensure --gpus >= --gpus-per-task");
+    }
+    for (each, option, asked, differ) in [
+        (
+            socket,
+            "--gpus-per-socket",
+            ask.sockets_per_node,
+            "required number of sockets differ from --sockets-per-node",
+        ),
+        (
+            task,
+            "--gpus-per-task",
+            ask.ntasks_per_node,
+            "requested number of tasks per node differ from --ntasks-per-node",
+        ),
+    ] {
+        let (Some(node), Some(each), Some(asked)) = (node, each, asked) else {
+            continue;
+        };
+        if !node.is_multiple_of(each) {
+            return refuse(format!(
+                "Failed to validate job spec, --gres=gpu/--gpus-per-node not multiple of {option}."
+            ));
+        }
+        if node / each != u64::from(asked) {
+            return refuse(format!(
+                "Failed to validate job spec. Based on --gres=gpu/--gpus-per-node and {option} {differ}."
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// `--ntasks-per-gpu`: tasks from GPUs, or GPUs from tasks.
 fn by_gpu(
     chosen: &Chosen,
     ask: &mut ResourceAsk,
     devices: &mut DeviceAsk,
 ) -> Result<(), OptionError> {
-    let Some(text) = chosen.value("ntasks-per-gpu") else {
+    let Some((long, text)) = tasks_per_gpu(chosen) else {
         return Ok(());
     };
-    let each = number("ntasks-per-gpu", text, 1)?;
+    if chosen.has("ntasks-per-gpu") && chosen.has("ntasks-per-tres") {
+        return Err(OptionError::fatal(
+            "--ntasks-per-gpu is mutually exclusive with --ntasks-per-tres and SLURM_NTASKS_PER_TRES",
+        ));
+    }
+    let each = number(long, text, 1)?;
     let others = [
         ("gpus-per-task", !devices.per_task.is_empty()),
         ("gpus-per-socket", !devices.per_socket.is_empty()),
@@ -240,9 +303,6 @@ fn memory_and_cpus(
     let some = lists.into_iter().any(|list| gpus_of(list) > 0);
     if let Some(text) = chosen.value("cpus-per-gpu") {
         let each = number("cpus-per-gpu", text, 1)?;
-        if chosen.has("cpus-per-task") {
-            return refuse("--cpus-per-gpu is mutually exclusive with --cpus-per-task");
-        }
         if !some {
             return refuse("--cpus-per-gpu needs GPUs; give --gpus, --gpus-per-node or --gres=gpu");
         }

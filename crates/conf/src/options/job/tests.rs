@@ -145,6 +145,7 @@ fn gpus_are_counted_by_what_they_are_asked_by() {
     );
     assert_eq!(a.min_cpus(), 6);
     assert_eq!(ask("-G2 --ntasks-per-gpu=3").ntasks, Some(6));
+    assert_eq!(ask("-G2 --ntasks-per-tres=3").ntasks, Some(6));
     let a = ask("-n6 --ntasks-per-gpu=3");
     assert_eq!(listed(&a.devices().per_job), gpu(2));
     let a = ask("-N2 --gpus-per-node=2 --ntasks-per-gpu=3");
@@ -183,6 +184,36 @@ fn counts_of_gpus_that_contradict_each_other() {
             "--gpus-per-socket option requires --sockets-per-node specification",
         ),
         (
+            "--gres=gpu:2 -G1",
+            "Failed to ensure --gpus >= --gres=gpu/--gpus-per-node >= --gpus-per-socket",
+        ),
+        (
+            "-G1 --gpus-per-socket=2 --sockets-per-node=1",
+            "Failed to ensure --gpus >= --gres=gpu/--gpus-per-node >= --gpus-per-socket",
+        ),
+        (
+            "--gpus-per-node=1 --gpus-per-task=2",
+            "Failed to ensure --gpus >= --gpus-per-task",
+        ),
+        (
+            "--gres=gpu:2 --gpus-per-socket=1 --sockets-per-node=1",
+            "Failed to validate job spec. Based on --gres=gpu/--gpus-per-node and --gpus-per-socket required number of \
+             sockets differ from --sockets-per-node.",
+        ),
+        (
+            "--gpus-per-node=2 --gpus-per-task=1 --ntasks-per-node=1",
+            "Failed to validate job spec. Based on --gres=gpu/--gpus-per-node and --gpus-per-task requested number of \
+             tasks per node differ from --ntasks-per-node.",
+        ),
+        (
+            "--gpus-per-node=3 --gpus-per-task=2 --ntasks-per-node=1",
+            "Failed to validate job spec, --gres=gpu/--gpus-per-node not multiple of --gpus-per-task.",
+        ),
+        (
+            "--gpus-per-task=1 --cpus-per-gpu=1 -c2",
+            "--cpus-per-gpu is mutually exclusive with --cpus-per-task",
+        ),
+        (
             "-G1 --cpus-per-gpu=2 -c2",
             "--cpus-per-gpu is mutually exclusive with --cpus-per-task",
         ),
@@ -197,6 +228,10 @@ fn counts_of_gpus_that_contradict_each_other() {
         (
             "-G2 --ntasks-per-gpu=2 --gpus-per-task=1",
             "--gpus-per-task is mutually exclusive with --ntasks-per-gpu and SLURM_NTASKS_PER_GPU",
+        ),
+        (
+            "-G2 --ntasks-per-gpu=2 --ntasks-per-tres=2",
+            "--ntasks-per-gpu is mutually exclusive with --ntasks-per-tres and SLURM_NTASKS_PER_TRES",
         ),
         (
             "--cpus-per-gpu=2",

@@ -22,13 +22,13 @@ pub(super) fn choose(
 ) -> Result<(), Refusal> {
     let wanted = Wanted::of(draft.state, new)?;
     if let Some(text) = ask.nodes.as_deref().filter(|text| !text.is_empty()) {
+        if is_all(text) && new.partition.is_some() && new.made_by.is_none() {
+            new.flags = new.flags.with(Flags::PART_NODES);
+        }
         return named(draft, new, ask, text);
     }
     if new.flags.has(Flags::PART_NODES) {
-        return Err(Refusal::new(
-            RefusalCode::InvalidNode,
-            "PART_NODES needs PartitionName= and Nodes=ALL",
-        ));
+        return Err(Refusal::new(RefusalCode::InvalidNode, NEEDS_ALL));
     }
     let cores: u32 = ask.core_counts.iter().sum();
     if new.flags.has(Flags::ANY_NODES) && new.licenses.is_none() {
@@ -50,11 +50,16 @@ pub(super) fn choose(
     let count = match (ask.node_count, cores) {
         (Some(0) | None, 0) => {
             // All of the partition, if only that is named.
-            if ask.partition.is_none() {
+            if ask.partition.as_deref().is_none_or(str::is_empty) {
                 return Err(Refusal::new(
                     RefusalCode::NodeConfigUnavailable,
                     "a reservation needs Nodes, NodeCnt, CoreCnt or PartitionName",
                 ));
+            }
+            let replacing = Flags::REPLACE.with(Flags::REPLACE_DOWN);
+            if new.features.is_none() && !new.flags.has(replacing) && new.made_by.is_none() {
+                new.flags = new.flags.with(Flags::PART_NODES);
+                return named(draft, new, ask, ALL);
             }
             let nodes = indices_of(draft.state, &partition.nodes).into_iter();
             let nodes: Vec<&Node> = nodes.filter_map(|idx| draft.node(idx)).collect();
@@ -84,6 +89,7 @@ pub(super) fn rechoose(
     {
         return Err(RefusalCode::CoreReservationUpdate.into());
     }
+    follow_partition(new, ask)?;
     match (ask.nodes.as_deref(), ask.node_count) {
         (Some(text), None) if !text.is_empty() => {
             new.node_count = None;
@@ -117,6 +123,30 @@ pub(super) fn rechoose(
             Ok(())
         }
     }
+}
+
+/// Whether a changed reservation has the nodes of its partition from now on (`PART_NODES`). Other nodes end that.
+fn follow_partition(new: &mut Reservation, ask: &ReservationAsk) -> Result<(), Refusal> {
+    let named = ask.nodes.as_deref().filter(|text| !text.is_empty());
+    if !ask.flags.has(Flags::PART_NODES) {
+        if named.is_some_and(|text| !is_all(text)) {
+            new.flags = new.flags.without(Flags::PART_NODES);
+        }
+        return Ok(());
+    }
+    let code = match &new.partition {
+        None => RefusalCode::InvalidPartition,
+        Some(_) if named.is_some_and(is_all) => return Ok(()),
+        Some(_) => RefusalCode::InvalidNode,
+    };
+    Err(Refusal::new(code, NEEDS_ALL))
+}
+
+const ALL: &str = "ALL";
+const NEEDS_ALL: &str = "PART_NODES needs PartitionName= and Nodes=ALL";
+
+fn is_all(text: &str) -> bool {
+    text.eq_ignore_ascii_case(ALL)
 }
 
 /// Nodes for those of a replaceable reservation that are of no use, as far as there are any.
@@ -170,12 +200,9 @@ fn named(
             "REPLACE and REPLACE_DOWN go with NodeCnt, not with Nodes",
         ));
     }
-    let all = text.eq_ignore_ascii_case("ALL");
+    let all = is_all(text);
     if new.flags.has(Flags::PART_NODES) && !(all && new.partition.is_some()) {
-        return Err(Refusal::new(
-            RefusalCode::InvalidNode,
-            "PART_NODES needs PartitionName= and Nodes=ALL",
-        ));
+        return Err(Refusal::new(RefusalCode::InvalidNode, NEEDS_ALL));
     }
     let mut nodes = indices(draft.state, new, text)?;
     if let Some(count) = ask.node_count {
@@ -533,7 +560,7 @@ fn partition_of<'s>(state: &'s State, new: &Reservation) -> Result<&'s Partition
 }
 
 fn indices(state: &State, new: &Reservation, text: &str) -> Result<Vec<NodeIdx>, Refusal> {
-    if text.eq_ignore_ascii_case("ALL") {
+    if is_all(text) {
         return Ok(
             match new.partition.as_deref().and_then(|p| state.partition(p)) {
                 Some(partition) => indices_of(state, &partition.nodes),

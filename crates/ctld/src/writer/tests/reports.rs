@@ -31,6 +31,7 @@ fn began(seq: u64, step: u32) -> NumberedReport {
         time_limit: None,
         distribution: None,
         maker: None,
+        devices: Vec::new(),
     };
     NumberedReport {
         seq,

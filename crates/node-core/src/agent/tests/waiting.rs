@@ -498,6 +498,7 @@ impl Bench {
             time_limit: None,
             distribution: None,
             maker: None,
+            devices: Vec::new(),
         };
         let report = Report::StepStarted(Box::new(step));
         let reports = &mut self.agent.state.reports;
