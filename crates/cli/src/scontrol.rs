@@ -1,7 +1,7 @@
 //! scontrol: what administrators and users change. `scontrol show` is a listing and is handed on.
 
 mod jobs;
-mod nodes;
+pub(crate) mod nodes;
 pub(crate) mod partition;
 mod processes;
 pub(crate) mod reservation;

@@ -1,5 +1,6 @@
 //! slurmrestd before a real controller: requests over its socket, with tokens of users.
 
+mod changes;
 mod events;
 mod long;
 mod own_paths;
