@@ -8,6 +8,7 @@ mod allocation;
 mod call;
 mod cancel;
 mod cluster;
+mod command;
 mod config_change;
 mod errno;
 pub mod events;
@@ -33,6 +34,7 @@ mod topology;
 mod value;
 
 pub use call::Connect;
+pub(crate) use command::{CommandDocument, part};
 pub use http::{Answer, AnswerSink, Caller, Method, Request, Status};
 
 use crate::connect::{Client, ConnectError};

@@ -14,6 +14,7 @@ pub(crate) mod update;
 pub(crate) mod update_job;
 
 use crate::connect::{Client, ConnectError};
+use crate::listing::document::Dialect;
 use crate::options::Status;
 use crate::say::{self, Say};
 use crate::submit::line;
@@ -80,8 +81,17 @@ impl Session {
             "details" => self.flags.details += 1,
             "dry-run" => self.dry_run = true,
             "hide" => self.flags.hide = true,
-            "json" => self.flags.json = true,
-            "yaml" => self.flags.yaml = true,
+            "json" | "yaml" => {
+                let value = value.unwrap_or_default();
+                if value == "list" {
+                    say::stdout(&Dialect::list());
+                    return Some(ExitCode::SUCCESS);
+                }
+                match Dialect::parse("scontrol", option == "yaml", value) {
+                    Ok(dialect) => self.flags.dialect = Some(dialect),
+                    Err(failure) => return Some(failure.report()),
+                }
+            }
             "oneliner" => self.flags.one_liner = true,
             "quiet" => (self.flags.quiet, self.say.quiet) = (true, true),
             "verbose" => (self.flags.verbose, self.say.verbose) = (true, self.say.verbose + 1),
