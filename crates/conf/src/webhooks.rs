@@ -10,7 +10,7 @@ use std::sync::Arc;
 pub const FILE: &str = "webhooks.conf";
 
 /// Lines of the file, their forms and meanings, for messages and pages about it.
-pub const LINES: [(&str, &str, &str); 6] = [
+pub const LINES: [(&str, &str, &str); 7] = [
     (
         "webhook",
         "a name of letters, digits, - and _",
@@ -25,6 +25,11 @@ pub const LINES: [(&str, &str, &str); 6] = [
         "key",
         "an absolute path",
         "the file with the key that signs them, which only the controller's user and root may read",
+    ),
+    (
+        "format",
+        "notices or otlp",
+        "notices (default), or traces of jobs as OpenTelemetry has them, which need no key",
     ),
     (
         "events",
@@ -54,6 +59,9 @@ pub const EVENTS: [&str; 11] = [
     "node_up",
 ];
 
+/// What traces are made of.
+const TRACED: [&str; 2] = ["job_started", "job_ended"];
+
 const USUAL: [&str; 5] = [
     "job_started",
     "job_ended",
@@ -68,6 +76,16 @@ const NAME_BYTES_MAX: usize = 32;
 const URL_BYTES_MAX: usize = 2048;
 const NAMES_MAX: usize = 1000;
 
+/// What an address is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WebhookFormat {
+    /// Notices.
+    #[default]
+    Notices,
+    /// Spans of jobs that have started or are over, as JSON of OTLP (OpenTelemetry).
+    Traces,
+}
+
 /// An address that notices are sent to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookSettings {
@@ -77,6 +95,8 @@ pub struct WebhookSettings {
     pub url: String,
     /// The file with the key that signs them.
     pub key: PathBuf,
+    /// What is sent.
+    pub format: WebhookFormat,
     /// Names of notices.
     pub events: Vec<String>,
     /// Partitions of jobs; empty is all.
@@ -88,7 +108,10 @@ pub struct WebhookSettings {
 impl WebhookSettings {
     /// Whether it is sent notices of this name.
     pub fn wants(&self, event: &str) -> bool {
-        self.events.iter().any(|own| own == event)
+        match self.format {
+            WebhookFormat::Notices => self.events.iter().any(|own| own == event),
+            WebhookFormat::Traces => TRACED.contains(&event),
+        }
     }
 
     fn read(&mut self, key: &str, value: &str) -> Result<(), String> {
@@ -117,6 +140,13 @@ impl WebhookSettings {
                     return Err(wrong());
                 }
                 self.key = PathBuf::from(value);
+            }
+            "format" => {
+                self.format = match value {
+                    "notices" => WebhookFormat::Notices,
+                    "otlp" => WebhookFormat::Traces,
+                    _ => return Err(wrong()),
+                }
             }
             "events" => {
                 self.events = names(value).ok_or_else(wrong)?;
@@ -168,7 +198,10 @@ pub fn parse(text: &str, file: &str) -> (Vec<WebhookSettings>, Vec<Diagnostic>) 
     for (webhook, line) in made.iter().zip(at) {
         for (key, is_absent) in [
             ("url", webhook.url.is_empty()),
-            ("key", webhook.key.as_os_str().is_empty()),
+            (
+                "key",
+                webhook.key.as_os_str().is_empty() && webhook.format == WebhookFormat::Notices,
+            ),
         ] {
             if is_absent {
                 let text = format!("webhook {} has no {key}", webhook.name);
@@ -198,6 +231,7 @@ fn begin(made: &mut Vec<WebhookSettings>, name: &str) -> Result<(), String> {
         name: name.to_owned(),
         url: String::new(),
         key: PathBuf::new(),
+        format: WebhookFormat::default(),
         events: USUAL.map(str::to_owned).to_vec(),
         partitions: Vec::new(),
         users: Vec::new(),
@@ -237,6 +271,17 @@ mod tests {
         assert_eq!(chat.users, ["ada", "bob"]);
         assert!(ops.wants("node_down") && !ops.wants("node_up"));
         assert_eq!(ops.partitions, ["gpu"]);
+    }
+
+    #[test]
+    fn traces_are_of_jobs_and_need_no_key() {
+        let text =
+            "webhook traces\nurl http://otel:4318/v1/traces\nformat otlp\nevents node_down\n";
+        let (webhooks, findings) = parse(text, FILE);
+        assert!(findings.is_empty(), "{findings:?}");
+        assert!(webhooks[0].wants("job_started") && !webhooks[0].wants("node_down"));
+        let (_, findings) = parse(&text.replace("otlp", "xml"), FILE);
+        assert_eq!(findings.len(), 2, "{findings:?}");
     }
 
     #[test]

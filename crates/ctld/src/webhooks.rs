@@ -6,15 +6,16 @@
 mod delivery;
 mod notice;
 mod spool;
+mod trace;
 
 use crate::failure;
-use delivery::Delivery;
+use delivery::WebhookDelivery;
 use log::{error, warn};
-use muster_conf::webhooks::WebhookSettings;
+use muster_conf::webhooks::{WebhookFormat, WebhookSettings};
 use muster_core::event::Event;
 use muster_core::state::State;
 use muster_journal::Position;
-use notice::{NodeClasses, Notice};
+use notice::{NodeClasses, WebhookNotice};
 use spool::{Spool, SpoolState};
 use std::collections::HashMap;
 use std::io;
@@ -24,7 +25,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{
     Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError, channel, sync_channel,
 };
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Notices that wait to be written; further ones are left out, and their number is logged.
 const WAITING_MAX: usize = 1 << 14;
@@ -32,17 +33,15 @@ const WAITING_MAX: usize = 1 << 14;
 const MISSED_MAX: usize = 100_000;
 /// Notices that are written before a sync.
 const BATCH_MAX: usize = 1024;
+/// Between two syncs of notices, at least.
+const PACE: Duration = Duration::from_millis(100);
 /// The file in the folder of spools with the last event that needs no further look.
 const POSITION_FILE: &str = "position";
 
 /// What the thread that writes is sent.
 enum ToSpool {
-    /// A notice for some of the webhooks, by their names.
-    Notice {
-        position: Position,
-        names: Vec<String>,
-        line: Arc<str>,
-    },
+    /// One more.
+    Notice(SpooledNotice),
     /// The webhooks that there are from now on.
     Configure(Vec<WebhookSettings>),
     /// Everything up to an event must be on disk.
@@ -50,6 +49,13 @@ enum ToSpool {
         position: Position,
         done: Sender<()>,
     },
+}
+
+/// A notice for some of the webhooks, by their names.
+struct SpooledNotice {
+    position: Position,
+    names: Vec<String>,
+    line: Arc<str>,
 }
 
 /// Makes notices of events.
@@ -96,7 +102,7 @@ pub(crate) struct Missed {
     /// Events up to here need no further look.
     known: Position,
     nodes: NodeClasses,
-    found: Vec<(Position, Vec<String>, Arc<str>)>,
+    found: Vec<SpooledNotice>,
 }
 
 impl Missed {
@@ -124,10 +130,9 @@ impl Missed {
         let Some(notice) = notice.filter(|_| position > self.known) else {
             return;
         };
-        let names = wanting(&self.settings, &notice);
-        if !names.is_empty() && self.found.len() < MISSED_MAX {
-            let line = notice.line(position, &self.cluster);
-            self.found.push((position, names, line));
+        if self.found.len() < MISSED_MAX {
+            let spooled = spooled(&self.settings, &notice, position, &self.cluster);
+            self.found.extend(spooled);
         }
     }
 }
@@ -149,14 +154,48 @@ fn known_position(folder: &Path, settings: &[WebhookSettings]) -> Position {
     spooled.fold(written, Position::max)
 }
 
-/// The webhooks that want a notice.
-fn wanting(settings: &[WebhookSettings], notice: &Notice<'_>) -> Vec<String> {
+/// A notice in each format, for the webhooks that want it.
+fn spooled(
+    settings: &[WebhookSettings],
+    notice: &WebhookNotice<'_>,
+    position: Position,
+    cluster: &str,
+) -> Vec<SpooledNotice> {
+    let in_format = |format| {
+        let names = wanting(settings, notice, format);
+        let line = match (names.is_empty(), format) {
+            (true, _) => None,
+            (false, WebhookFormat::Notices) => Some(notice.line(position, cluster)),
+            (false, WebhookFormat::Traces) => notice.job().map(|job| {
+                let is_over = notice.event == "job_ended";
+                trace::line(job, is_over, cluster)
+            }),
+        };
+        line.map(|line| SpooledNotice {
+            position,
+            names,
+            line,
+        })
+    };
+    [WebhookFormat::Notices, WebhookFormat::Traces]
+        .into_iter()
+        .filter_map(in_format)
+        .collect()
+}
+
+/// The webhooks of a format that want a notice.
+fn wanting(
+    settings: &[WebhookSettings],
+    notice: &WebhookNotice<'_>,
+    format: WebhookFormat,
+) -> Vec<String> {
     let wants = |hook: &&WebhookSettings| {
         let has = |list: &[String], own: Option<&str>| match own {
             Some(own) => list.is_empty() || list.iter().any(|name| name == own),
             None => true,
         };
-        hook.wants(notice.event)
+        hook.format == format
+            && hook.wants(notice.event)
             && has(&hook.partitions, notice.partition())
             && has(&hook.users, notice.user())
     };
@@ -216,25 +255,17 @@ impl Webhooks {
         let Some(notice) = notice.filter(|_| !self.settings.is_empty()) else {
             return;
         };
-        let names = wanting(&self.settings, &notice);
-        if names.is_empty() {
-            return;
-        }
-        let line = notice.line(position, &self.cluster);
-        let message = ToSpool::Notice {
-            position,
-            names,
-            line,
-        };
-        match self.spooler.try_send(message) {
-            Ok(()) if self.left_out > 0 => {
-                let count = std::mem::take(&mut self.left_out);
-                error!(
-                    "webhooks: {count} notices were left out, since the disk takes them too slowly"
-                );
+        for made in spooled(&self.settings, &notice, position, &self.cluster) {
+            match self.spooler.try_send(ToSpool::Notice(made)) {
+                Ok(()) if self.left_out > 0 => {
+                    let count = std::mem::take(&mut self.left_out);
+                    error!(
+                        "webhooks: {count} notices were left out, since the disk takes them too slowly"
+                    );
+                }
+                Ok(()) | Err(TrySendError::Disconnected(_)) => {}
+                Err(TrySendError::Full(_)) => self.left_out += 1,
             }
-            Ok(()) | Err(TrySendError::Disconnected(_)) => {}
-            Err(TrySendError::Full(_)) => self.left_out += 1,
         }
     }
 }
@@ -243,22 +274,21 @@ impl Webhooks {
 struct SpoolThread {
     folder: PathBuf,
     spools: HashMap<String, Spool>,
-    deliveries: HashMap<String, Delivery>,
+    deliveries: HashMap<String, WebhookDelivery>,
     seen: Arc<AtomicU64>,
 }
 
 impl SpoolThread {
     fn run(
         mut self,
-        (settings, missed): (Vec<WebhookSettings>, Vec<(Position, Vec<String>, Arc<str>)>),
+        (settings, missed): (Vec<WebhookSettings>, Vec<SpooledNotice>),
         inbox: &Receiver<ToSpool>,
     ) {
         let begun = self.seen.load(Ordering::Relaxed);
         self.configure(settings);
-        for (position, names, line) in &missed {
-            self.append(*position, names, line);
-        }
+        missed.iter().for_each(|notice| self.append(notice));
         self.sync(begun);
+        let mut synced = Instant::now();
         while let Ok(first) = inbox.recv() {
             let mut last = self.take(first);
             for _ in 0..BATCH_MAX {
@@ -268,6 +298,9 @@ impl SpoolThread {
                 last = self.take(next).max(last);
             }
             if last.is_some() {
+                // The disk is the journal's, too.
+                std::thread::sleep(PACE.saturating_sub(synced.elapsed()));
+                synced = Instant::now();
                 self.spools.values_mut().for_each(Spool::sync);
             }
         }
@@ -278,13 +311,9 @@ impl SpoolThread {
     /// The event of a notice that was written.
     fn take(&mut self, message: ToSpool) -> Option<Position> {
         match message {
-            ToSpool::Notice {
-                position,
-                names,
-                line,
-            } => {
-                self.append(position, &names, &line);
-                Some(position)
+            ToSpool::Notice(notice) => {
+                self.append(&notice);
+                Some(notice.position)
             }
             ToSpool::Configure(settings) => {
                 self.configure(settings);
@@ -300,10 +329,10 @@ impl SpoolThread {
         }
     }
 
-    fn append(&mut self, position: Position, names: &[String], line: &str) {
-        for name in names {
+    fn append(&mut self, notice: &SpooledNotice) {
+        for name in &notice.names {
             if let Some(spool) = self.spools.get_mut(name) {
-                spool.append(position, line);
+                spool.append(notice.position, &notice.line);
             }
         }
     }
@@ -344,7 +373,7 @@ impl SpoolThread {
             let state: Arc<SpoolState> = spool.state();
             match self.deliveries.get(&name) {
                 Some(delivery) => delivery.configure(hook),
-                None => match Delivery::start(&self.folder, hook, state) {
+                None => match WebhookDelivery::start(&self.folder, hook, state) {
                     Ok(delivery) => drop(self.deliveries.insert(name, delivery)),
                     Err(e) => error!("webhook {name}: cannot start thread: {e}"),
                 },

@@ -2,9 +2,10 @@
 //! of the site. What an address answers counts by its status alone.
 
 use super::spool::{SpoolState, file_of, numbers, parse, write_whole};
+use crate::failure::{Panicked, caught};
 use hmac::{Hmac, Mac as _};
 use log::{info, warn};
-use muster_conf::webhooks::WebhookSettings;
+use muster_conf::webhooks::{WebhookFormat, WebhookSettings};
 use muster_journal::Position;
 use sha2::Sha256;
 use std::fs::{self, File};
@@ -27,7 +28,7 @@ const PAUSE_MOST: Duration = Duration::from_secs(300);
 const KEY_BYTES: std::ops::RangeInclusive<usize> = 16..=4096;
 
 /// The thread that sends.
-pub(super) struct Delivery {
+pub(super) struct WebhookDelivery {
     settings: Arc<Mutex<WebhookSettings>>,
     is_over: Arc<AtomicBool>,
     state: Arc<SpoolState>,
@@ -38,13 +39,13 @@ pub(super) fn done_file(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}.done"))
 }
 
-impl Delivery {
+impl WebhookDelivery {
     pub(super) fn start(
         folder: &Path,
         hook: WebhookSettings,
         state: Arc<SpoolState>,
-    ) -> io::Result<Delivery> {
-        let delivery = Delivery {
+    ) -> io::Result<WebhookDelivery> {
+        let delivery = WebhookDelivery {
             settings: Arc::new(Mutex::new(hook.clone())),
             is_over: Arc::default(),
             state,
@@ -57,6 +58,7 @@ impl Delivery {
             is_over: Arc::clone(&delivery.is_over),
             state: Arc::clone(&delivery.state),
             place: ReadPlace::default(),
+            seen: (0, 0),
             done: done
                 .ok()
                 .and_then(|text| text.trim().parse().ok())
@@ -73,7 +75,7 @@ impl Delivery {
     }
 }
 
-impl Drop for Delivery {
+impl Drop for WebhookDelivery {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
         self.state.call();
@@ -88,7 +90,7 @@ struct ReadPlace {
 }
 
 /// Notices that are sent together.
-struct Batch {
+struct NoticeBatch {
     notices: Vec<String>,
     last: Position,
     after: ReadPlace,
@@ -101,6 +103,8 @@ struct NoticeSender {
     is_over: Arc<AtomicBool>,
     state: Arc<SpoolState>,
     place: ReadPlace,
+    /// What there was to be read at the last look: the newest file, and its bytes.
+    seen: (u64, u64),
     /// The last notice that was taken.
     done: Position,
 }
@@ -110,15 +114,16 @@ impl NoticeSender {
         let mut failures: u32 = 0;
         while !self.is_over.load(Ordering::Relaxed) {
             let Some(batch) = self.next() else {
-                let read = (self.place.file, self.place.offset);
-                self.state.wait(read, None);
+                self.state.wait(self.seen, None);
                 continue;
             };
             if batch.notices.is_empty() {
                 self.place = batch.after;
                 continue;
             }
-            match self.send(&batch) {
+            // A fault in what speaks TLS is one of this address.
+            let sent = caught(|| self.send(&batch));
+            match sent.unwrap_or_else(|Panicked(why)| Err(why)) {
                 Ok(()) => {
                     if failures > 0 {
                         info!("webhook {}: notices are taken again", self.name);
@@ -143,11 +148,12 @@ impl NoticeSender {
     }
 
     /// The next notices; none if all were taken. What is empty only goes on to another place.
-    fn next(&mut self) -> Option<Batch> {
+    fn next(&mut self) -> Option<NoticeBatch> {
         let (newest, bytes) = {
             let inner = self.state.lock();
             (inner.file, inner.bytes)
         };
+        self.seen = (newest, bytes);
         let numbers = numbers(&self.folder, &self.name);
         let number = *numbers.iter().find(|number| **number >= self.place.file)?;
         if number != self.place.file {
@@ -172,7 +178,7 @@ impl NoticeSender {
                 file: number + 1,
                 offset: 0,
             };
-            return Some(Batch {
+            return Some(NoticeBatch {
                 notices: Vec::new(),
                 last: self.done,
                 after,
@@ -181,11 +187,11 @@ impl NoticeSender {
         batch
     }
 
-    fn read(&self, limit: u64) -> io::Result<Option<Batch>> {
+    fn read(&self, limit: u64) -> io::Result<Option<NoticeBatch>> {
         let mut file = File::open(file_of(&self.folder, &self.name, self.place.file))?;
         file.seek(SeekFrom::Start(self.place.offset))?;
         let mut lines = BufReader::new(file);
-        let mut batch = Batch {
+        let mut batch = NoticeBatch {
             notices: Vec::new(),
             last: self.done,
             after: self.place,
@@ -198,10 +204,14 @@ impl NoticeSender {
             let mut line = Vec::new();
             let length = lines.read_until(b'\n', &mut line)?;
             let text = String::from_utf8_lossy(&line);
-            let Some((position, notice)) = parse(&text) else {
+            if !text.ends_with('\n') {
                 break;
-            };
+            }
             batch.after.offset += length as u64;
+            // What is no line of ours was damaged.
+            let Some((position, notice)) = parse(&text) else {
+                continue;
+            };
             // One that was taken before the controller stopped.
             if position > self.done {
                 size += notice.len();
@@ -212,16 +222,26 @@ impl NoticeSender {
         Ok((batch.after != self.place).then_some(batch))
     }
 
-    fn send(&self, batch: &Batch) -> Result<(), String> {
+    fn send(&self, batch: &NoticeBatch) -> Result<(), String> {
         let settings = self
             .settings
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
-        let key = read_key(&settings.key)?;
-        let body = format!("{{\"notices\":[{}]}}", batch.notices.join(","));
-        let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        let signature = signature(&key, since.unwrap_or_default().as_secs(), &body);
+        let all = batch.notices.join(",");
+        let body = match settings.format {
+            WebhookFormat::Notices => format!("{{\"notices\":[{all}]}}"),
+            WebhookFormat::Traces => format!("{{\"resourceSpans\":[{all}]}}"),
+        };
+        let is_signed = !settings.key.as_os_str().is_empty();
+        let signature = match is_signed {
+            true => {
+                let key = read_key(&settings.key)?;
+                let since = SystemTime::now().duration_since(UNIX_EPOCH);
+                signature(&key, since.unwrap_or_default().as_secs(), &body)
+            }
+            false => String::new(),
+        };
         let agent: ureq::Agent = ureq::Agent::config_builder()
             .timeout_global(Some(REQUEST_TIME))
             // An address that sends elsewhere would choose where the controller connects to.
@@ -237,11 +257,14 @@ impl NoticeSender {
             )
             .build()
             .into();
-        let answer = agent
+        let mut request = agent
             .post(&settings.url)
             .header("Content-Type", "application/json")
-            .header("X-Muster-Webhook", &self.name)
-            .header("X-Muster-Signature", &signature)
+            .header("X-Muster-Webhook", &self.name);
+        if is_signed {
+            request = request.header("X-Muster-Signature", &signature);
+        }
+        let answer = request
             .send(body.as_str())
             .map_err(|e| format!("{}: {e}", address(&settings.url)))?;
         let status = answer.status();

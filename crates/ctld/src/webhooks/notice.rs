@@ -17,14 +17,14 @@ use std::sync::Arc;
 const TEXT_CHARS_MAX: usize = 256;
 
 /// What happened to whom.
-pub(super) struct Notice<'s> {
+pub(super) struct WebhookNotice<'s> {
     /// `job_started`, `node_down`.
     pub(super) event: &'static str,
     at: Timestamp,
-    subject: Subject<'s>,
+    subject: NoticeSubject<'s>,
 }
 
-enum Subject<'s> {
+enum NoticeSubject<'s> {
     Job(&'s Job),
     Node { node: &'s Node, state: String },
 }
@@ -66,12 +66,12 @@ pub(super) fn of<'s>(
     state: &'s State,
     nodes: &mut NodeClasses,
     event: &Event,
-) -> Option<Notice<'s>> {
+) -> Option<WebhookNotice<'s>> {
     if let Some((id, kind, at)) = job_change(state, event) {
-        return Some(Notice {
+        return Some(WebhookNotice {
             event: job_event(kind)?,
             at,
-            subject: Subject::Job(state.jobs.get(&id)?),
+            subject: NoticeSubject::Job(state.jobs.get(&id)?),
         });
     }
     let (idx, at) = match event {
@@ -90,8 +90,8 @@ pub(super) fn of<'s>(
         NodeClass::Drain => "node_drain",
         NodeClass::Down => "node_down",
     };
-    let subject = Subject::Node { node, state: text };
-    Some(Notice { event, at, subject })
+    let subject = NoticeSubject::Node { node, state: text };
+    Some(WebhookNotice { event, at, subject })
 }
 
 fn job_event(kind: JobChangeKind) -> Option<&'static str> {
@@ -108,20 +108,28 @@ fn job_event(kind: JobChangeKind) -> Option<&'static str> {
     })
 }
 
-impl Notice<'_> {
+impl WebhookNotice<'_> {
+    /// The job.
+    pub(super) fn job(&self) -> Option<&Job> {
+        match &self.subject {
+            NoticeSubject::Job(job) => Some(job),
+            NoticeSubject::Node { .. } => None,
+        }
+    }
+
     /// The job's partition.
     pub(super) fn partition(&self) -> Option<&str> {
         match &self.subject {
-            Subject::Job(job) => Some(&job.partition),
-            Subject::Node { .. } => None,
+            NoticeSubject::Job(job) => Some(&job.partition),
+            NoticeSubject::Node { .. } => None,
         }
     }
 
     /// The job's owner.
     pub(super) fn user(&self) -> Option<&str> {
         match &self.subject {
-            Subject::Job(job) => Some(&job.spec.owner.user),
-            Subject::Node { .. } => None,
+            NoticeSubject::Job(job) => Some(&job.spec.owner.user),
+            NoticeSubject::Node { .. } => None,
         }
     }
 
@@ -134,8 +142,8 @@ impl Notice<'_> {
             "cluster": cluster,
         });
         let (key, value) = match &self.subject {
-            Subject::Job(job) => ("job", of_job(job)),
-            Subject::Node { node, state } => ("node", of_node(node, state)),
+            NoticeSubject::Job(job) => ("job", of_job(job)),
+            NoticeSubject::Node { node, state } => ("node", of_node(node, state)),
         };
         notice[key] = value;
         notice.to_string().into()

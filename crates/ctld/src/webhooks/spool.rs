@@ -17,12 +17,12 @@ const FILES_MAX: usize = 16;
 
 /// What the thread that writes and the one that sends have in common.
 pub(super) struct SpoolState {
-    inner: Mutex<Inner>,
+    inner: Mutex<SpoolProgress>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-pub(super) struct Inner {
+pub(super) struct SpoolProgress {
     /// The file that is appended to.
     pub(super) file: u64,
     /// Bytes of it that are there to be read.
@@ -32,7 +32,7 @@ pub(super) struct Inner {
 }
 
 impl SpoolState {
-    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, SpoolProgress> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -42,9 +42,10 @@ impl SpoolState {
         self.changed.notify_all();
     }
 
-    /// Waits until there is more than was read, at most so long; an absent time is no bound.
-    pub(super) fn wait(&self, read: (u64, u64), most: Option<std::time::Duration>) {
-        let is_idle = |inner: &mut Inner| !inner.is_called && (inner.file, inner.bytes) == read;
+    /// Waits until there is something else to be read than was seen (file, bytes), at most so long; an absent time is no bound.
+    pub(super) fn wait(&self, seen: (u64, u64), most: Option<std::time::Duration>) {
+        let is_idle =
+            |inner: &mut SpoolProgress| !inner.is_called && (inner.file, inner.bytes) == seen;
         let inner = self.lock();
         let mut inner = match most {
             None => self
@@ -53,7 +54,7 @@ impl SpoolState {
                 .unwrap_or_else(PoisonError::into_inner),
             Some(most) => {
                 // A pause after a failure ends for settings alone, not for further notices.
-                let waits = |inner: &mut Inner| !inner.is_called;
+                let waits = |inner: &mut SpoolProgress| !inner.is_called;
                 let woken = self.changed.wait_timeout_while(inner, most, waits);
                 woken.unwrap_or_else(PoisonError::into_inner).0
             }
@@ -133,7 +134,7 @@ pub(super) fn last_event(folder: &Path, name: &str) -> Option<Position> {
         let text = fs::read(file_of(folder, name, number)).ok()?;
         let text = String::from_utf8_lossy(&text);
         let lines = text.split_inclusive('\n');
-        lines.filter_map(parse).map(|(position, _)| position).last()
+        lines.rev().find_map(parse).map(|(position, _)| position)
     })
 }
 
@@ -150,9 +151,9 @@ impl Spool {
             is_dirty: false,
             has_failed: false,
             state: Arc::new(SpoolState {
-                inner: Mutex::new(Inner {
+                inner: Mutex::new(SpoolProgress {
                     file: number,
-                    ..Inner::default()
+                    ..SpoolProgress::default()
                 }),
                 changed: Condvar::new(),
             }),

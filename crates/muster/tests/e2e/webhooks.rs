@@ -230,7 +230,12 @@ fn notices_that_were_not_sent_survive_a_controller_that_is_killed() {
             vec!["job_submitted", "job_ended"]
         )
     );
-    // What was taken is not sent again by the next controller.
+    // What was taken, and is noted as such, is not sent again by the next controller.
+    let last = all.last().unwrap()["id"].as_str().unwrap().to_owned();
+    c.until("it is noted", || {
+        let done = std::fs::read_to_string(c.path("state/webhooks/chat.done"));
+        done.is_ok_and(|done| done.trim() == last)
+    });
     c.kill(c.controller());
     assert_eq!(c.start_controller().code, 0);
     let third = c.sbatch("-o /dev/null --wrap true");
@@ -254,4 +259,51 @@ fn a_key_that_others_can_read_is_not_used() {
     // Once it is as it must be, what waits is sent.
     c.ok("chmod 600 hook.key");
     receiving.until(is_end_of(job));
+}
+
+#[test]
+fn traces_of_jobs_are_sent_to_a_collector() {
+    let receiving = Receiving::at(TcpListener::bind("127.0.0.1:0").unwrap());
+    let c = Cluster::start(1, 4);
+    let address = format!("url http://127.0.0.1:{}/v1/traces\n", receiving.port);
+    std::fs::write(
+        c.path("webhooks.conf"),
+        format!("webhook traces\nformat otlp\n{address}"),
+    )
+    .unwrap();
+    c.ok("scontrol reconfigure");
+    let job = c.sbatch("-J traced -o /dev/null --wrap 'sleep 1; exit 3'");
+    let mut spans = Vec::new();
+    while !spans.iter().any(|span: &Value| span["name"] == "run") {
+        let delivered = receiving.next();
+        assert_eq!(delivered.signature, "");
+        let body: Value = serde_json::from_str(&delivered.body).unwrap();
+        for resource in body["resourceSpans"].as_array().unwrap() {
+            let attributes = resource["resource"]["attributes"].to_string();
+            assert!(attributes.contains("slurmctld"), "{attributes}");
+            let own = resource["scopeSpans"][0]["spans"].as_array().unwrap();
+            spans.extend(own.iter().cloned());
+        }
+    }
+    let of = |name: &str| {
+        let span = spans.iter().find(|span| span["name"] == name);
+        span.unwrap_or_else(|| panic!("{name}: {spans:?}"))
+    };
+    let (whole, queue, run) = (of("job"), of("queue"), of("run"));
+    let time = |span: &Value, key: &str| span[key].as_str().unwrap().parse::<u64>().unwrap();
+    assert!(time(run, "endTimeUnixNano") - time(run, "startTimeUnixNano") >= 1_000_000_000);
+    assert_eq!(queue["endTimeUnixNano"], run["startTimeUnixNano"]);
+    assert_eq!(whole["startTimeUnixNano"], queue["startTimeUnixNano"]);
+    for span in [queue, run] {
+        assert_eq!(
+            (&span["traceId"], &span["parentSpanId"]),
+            (&whole["traceId"], &whole["spanId"])
+        );
+    }
+    let attributes = whole["attributes"].to_string();
+    assert!(
+        attributes.contains("traced") && attributes.contains(&format!("\"{job}\"")),
+        "{attributes}"
+    );
+    assert_eq!(whole["status"]["message"], "FAILED");
 }
