@@ -5,6 +5,7 @@ use super::account_change::edit;
 use super::call::{Call, CallFailure, Outcome};
 use super::job_keys::{member, text_of};
 use super::jobs::no_job;
+use super::submission::Body;
 use super::value;
 use crate::connect::unexpected;
 use crate::listing::{job_names, query};
@@ -14,9 +15,7 @@ use muster_model::ids::JobId;
 use muster_model::limits::QUERY_ITEMS_MAX;
 use muster_proto::acct::AcctQuery;
 use muster_proto::client::Response;
-use serde_json::{Map, Value};
-
-type Body = Map<String, Value>;
+use serde_json::Value;
 
 /// `POST job/{job_id}` of accounting.
 pub(super) fn one(call: &mut Call<'_>) -> Outcome {

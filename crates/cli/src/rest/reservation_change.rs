@@ -3,6 +3,7 @@
 
 use super::call::{Call, CallFailure, Outcome};
 use super::job_keys::member;
+use super::submission::Body;
 use super::value::{self, GivenValue};
 use crate::connect::unexpected;
 use crate::listing::query;
@@ -12,10 +13,8 @@ use muster_conf::options::values::time;
 use muster_model::command::{Reply, ReservationAsk, UserCommand};
 use muster_model::time::Timestamp;
 use muster_proto::client::Response;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::collections::HashSet;
-
-type Body = Map<String, Value>;
 
 /// Reservations of one request.
 const RESERVATIONS_MAX: usize = 1000;
