@@ -4,6 +4,7 @@ mod agent;
 pub mod catalogue;
 mod class;
 pub mod connect;
+mod documents;
 mod editor;
 mod grid_engine;
 pub mod library;
@@ -69,7 +70,9 @@ const COMMANDS: [(&str, Main); 50] = [
     ("squeue", |args| listing::report(squeue::run(args))),
     ("sinfo", |args| listing::report(sinfo::run(args))),
     ("sacct", |args| listing::report(sacct::run(args))),
-    ("sacctmgr", |args| listing::report(sacctmgr::run(args))),
+    ("sacctmgr", |args| {
+        listing::report(documents::sacctmgr(args))
+    }),
     ("sdiag", |args| listing::report(sdiag::run(args))),
     ("sprio", |args| listing::report(sprio::run(args))),
     ("sreport", |args| listing::report(sreport::run(args))),

@@ -12,6 +12,7 @@ pub(crate) mod job;
 pub(crate) mod job_document;
 pub(crate) mod job_fields;
 pub(crate) mod job_names;
+pub(crate) mod license_document;
 pub(crate) mod node;
 pub(crate) mod node_document;
 pub(crate) mod node_fields;

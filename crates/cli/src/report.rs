@@ -2,6 +2,7 @@
 //! node and so on, in a period and its parts. All is made from the rows of accounting, as sreport's reports are, so that sums agree.
 
 mod application;
+mod mail;
 mod output;
 mod period;
 mod sums;
@@ -54,6 +55,16 @@ pub(crate) static SPEC: Spec = Spec {
         opt("every", "PART", "rows for each hour, day or month").short('e'),
         opt("format", "FORM", "table, csv, json or svg (default: table)").short('f'),
         flag("help", "print this help").short('h'),
+        opt(
+            "mail",
+            "ADDRESSES",
+            "send it there by MailProg of slurm.conf, and print nothing",
+        ),
+        opt(
+            "month",
+            "MONTH",
+            "that month instead of a start and an end: last, this, or such as 2026-10",
+        ),
         opt("nodelist", "NODES", "only jobs that ran on any of these nodes").short('N'),
         opt("partition", "LIST", "only jobs of these partitions").short('r'),
         opt("qos", "LIST", "only jobs of these QOS").short('q'),
@@ -212,6 +223,10 @@ impl Request {
             "top" => self.top = Some(value.parse().map_err(|_| "expected a number")?),
             "starttime" => self.start = Some(value.to_owned()),
             "endtime" => self.end = Some(value.to_owned()),
+            "month" => {
+                let (start, end) = period::month(value, &Zoned::now())?;
+                (self.start, self.end) = (Some(start), Some(end));
+            }
             "format" => {
                 let format = Format::parse(value);
                 self.format = format.ok_or("expected table, csv, json or svg")?;
@@ -265,10 +280,18 @@ fn column(word: &str) -> Result<&'static Measure, String> {
 pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     let parsed = SPEC.parse(args).map_err(Failure::new)?;
     let mut request = Request::default();
+    let mut addresses = None;
     for (name, value) in &parsed.options {
         match *name {
             "help" => return shown(&SPEC.help()),
             "usage" => return shown(&SPEC.usage()),
+            // A client of slurmrestd has no such parameter: nobody has its host write to others.
+            "mail" => {
+                let read = mail::addresses(value.as_deref().unwrap_or_default());
+                addresses = Some(
+                    read.map_err(|why| Failure::new(format!("muster report: --mail: {why}")))?,
+                );
+            }
             name => {
                 let value = value.clone().unwrap_or_default();
                 let set = request.set(name, &value);
@@ -284,7 +307,15 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     }
     let mut client = Client::connect().map_err(failed_call("muster report"))?;
     let report = make(&mut client, &request, &conf_path())?;
-    shown(&report.render(request.format))
+    let text = report.render(request.format);
+    match addresses {
+        Some(addresses) => {
+            let subject = report.title();
+            mail::send(&addresses, &subject, &text)
+                .map_err(|why| Failure::new(format!("muster report: --mail: {why}")))
+        }
+        None => shown(&text),
+    }
 }
 
 fn shown(text: &str) -> Result<(), Failure> {

@@ -4,21 +4,28 @@
 mod account_change;
 mod accounting;
 mod accounts;
+mod allocation;
 mod call;
 mod cancel;
 mod cluster;
+mod command;
+mod config_change;
 mod errno;
 pub mod events;
 mod http;
 mod job_change;
 mod job_keys;
+mod job_note;
 mod jobs;
+mod layout;
 mod metrics;
 mod node_change;
 mod openapi;
 mod operation;
+mod partition_change;
 mod queue;
 mod report;
+mod reservation_change;
 mod route;
 mod shapes;
 mod statistics;
@@ -27,6 +34,7 @@ mod topology;
 mod value;
 
 pub use call::Connect;
+pub(crate) use command::{CommandDocument, part};
 pub use http::{Answer, AnswerSink, Caller, Method, Request, Status};
 
 use crate::connect::{Client, ConnectError};

@@ -33,7 +33,7 @@ use self::ledger::Controller;
 use self::session::Invocation;
 use crate::SLURM_VERSION;
 use crate::listing::Failure;
-use crate::options::{HelpForm, Spec, flag};
+use crate::options::{HelpForm, Spec, flag, opt};
 use muster_model::account_limits::TresAmounts;
 
 /// Its commands, for `--help`.
@@ -64,6 +64,12 @@ pub(crate) static SPEC: Spec = Spec {
         flag("associations", "with 'show': associations, too").short('s'),
         flag("help", "print this help").short('h'),
         flag("immediate", "commit changes immediately").short('i'),
+        opt(
+            "json",
+            "VERSION",
+            "with 'show': as JSON, in this version; list: versions there are",
+        )
+        .optional(),
         flag("noheader", "no line above the columns").short('n'),
         flag("oneliner", "one record a line")
             .short('o')
@@ -79,6 +85,7 @@ pub(crate) static SPEC: Spec = Spec {
             .short('v')
             .stored("there is no more to say"),
         flag("version", "print the version").short('V'),
+        opt("yaml", "VERSION", "with 'show': as YAML, in this version").optional(),
     ],
     variables: &[],
     notes: "Without a command it reads commands from standard input. Entities to show: account, association, cluster, \

@@ -1,7 +1,7 @@
 //! scontrol: what administrators and users change. `scontrol show` is a listing and is handed on.
 
 mod jobs;
-mod nodes;
+pub(crate) mod nodes;
 pub(crate) mod partition;
 mod processes;
 pub(crate) mod reservation;
@@ -15,6 +15,7 @@ pub(crate) mod update_job;
 mod write_config;
 
 use crate::connect::{Client, ConnectError};
+use crate::listing::document::Dialect;
 use crate::options::Status;
 use crate::say::{self, Say};
 use crate::submit::line;
@@ -81,8 +82,17 @@ impl Session {
             "details" => self.flags.details += 1,
             "dry-run" => self.dry_run = true,
             "hide" => self.flags.hide = true,
-            "json" => self.flags.json = true,
-            "yaml" => self.flags.yaml = true,
+            "json" | "yaml" => {
+                let value = value.unwrap_or_default();
+                if value == "list" {
+                    say::stdout(&Dialect::list());
+                    return Some(ExitCode::SUCCESS);
+                }
+                match Dialect::parse("scontrol", option == "yaml", value) {
+                    Ok(dialect) => self.flags.dialect = Some(dialect),
+                    Err(failure) => return Some(failure.report()),
+                }
+            }
             "oneliner" => self.flags.one_liner = true,
             "quiet" => (self.flags.quiet, self.say.quiet) = (true, true),
             "verbose" => (self.flags.verbose, self.say.verbose) = (true, self.say.verbose + 1),

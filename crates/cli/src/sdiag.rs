@@ -1,11 +1,12 @@
 //! sdiag: the controller's counters, in the lines that monitors of Slurm read.
 
-use crate::SLURM_VERSION;
 use crate::connect::{Client, ConnectError};
 use crate::listing::context::Ctx;
+use crate::listing::document::{self, Dialect};
 use crate::listing::text::put;
 use crate::listing::{Failure, failed_call, print, query};
 use crate::options::{Arg, HelpForm, Opt, Spec, also, env, flag, opt};
+use crate::rest::CommandDocument;
 use muster_model::time::Timestamp;
 use muster_proto::client::{Diag, HeldBackUser, KindRequests};
 
@@ -31,12 +32,13 @@ static OPTIONS: &[Opt] = &[
     flag("sort-by-time2", "requests by the time that each took").short('T'),
     flag("usage", "print a short summary"),
     flag("version", "print the version").short('V'),
-    opt("json", "VERSION", "as JSON")
-        .optional()
-        .refused("the counters are printed as text only"),
-    opt("yaml", "VERSION", "as YAML")
-        .optional()
-        .refused("the counters are printed as text only"),
+    opt(
+        "json",
+        "VERSION",
+        "as JSON, in this version; list: versions there are",
+    )
+    .optional(),
+    opt("yaml", "VERSION", "as YAML, in this version").optional(),
 ];
 
 /// Order of the requests.
@@ -51,23 +53,20 @@ enum RequestOrder {
 /// Runs sdiag.
 pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     let parsed = SPEC.parse(args).map_err(Failure::new)?;
+    if let Some(text) = document::information(&SPEC, &parsed) {
+        print(&text);
+        return Ok(());
+    }
     let (mut order, mut reset) = (RequestOrder::Count, false);
+    let mut dialect = None;
     if let Some(name) = env("SLURM_CLUSTERS") {
         crate::listing::this_cluster("sdiag", &name)?;
     }
     for (name, value) in parsed.options {
         match name {
-            "help" => {
-                print(&SPEC.help());
-                return Ok(());
-            }
-            "usage" => {
-                print(&SPEC.usage());
-                return Ok(());
-            }
-            "version" => {
-                print(&format!("slurm {SLURM_VERSION}\n"));
-                return Ok(());
+            "json" | "yaml" => {
+                let value = value.unwrap_or_default();
+                dialect = Some(Dialect::parse("sdiag", name == "yaml", &value)?);
             }
             "all" => order = RequestOrder::Count,
             "reset" => reset = true,
@@ -98,6 +97,15 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
         (_, error) => failed_call("slurm_get_statistics")(error),
     };
     let mut client = Client::connect().map_err(&failed)?;
+    if let Some(dialect) = dialect.filter(|_| !reset) {
+        let document = CommandDocument {
+            command: "sdiag",
+            area: "slurm",
+            path: "diag".to_owned(),
+            query: Vec::new(),
+        };
+        return document.print(client, dialect);
+    }
     let mut ctx = Ctx::new(&client.endpoint.cluster);
     let diag = query::diag(&mut client, reset).map_err(&failed)?;
     if reset {

@@ -1,9 +1,10 @@
 //! sshare: shares of the cluster, what has been used of them, and what follows from that.
 
-use crate::SLURM_VERSION;
 use crate::connect::Client;
+use crate::listing::document::{self, Dialect};
 use crate::listing::{Failure, complain, failed_call, print, query};
 use crate::options::{Arg, HelpForm, Spec, also, flag, opt};
+use crate::rest::CommandDocument;
 use muster_model::accounts::{PARENT_SHARES, Share};
 use muster_proto::client::AccountsAnswer;
 
@@ -34,12 +35,13 @@ pub(crate) static SPEC: Spec = Spec {
         flag("Users", "users only").short('U'),
         flag("verbose", "display more information").short('v'),
         flag("version", "print the version").short('V'),
-        opt("json", "VERSION", "as JSON")
-            .optional()
-            .refused("sshare prints columns only; use --parsable2"),
-        opt("yaml", "VERSION", "as YAML")
-            .optional()
-            .refused("sshare prints columns only; use --parsable2"),
+        opt(
+            "json",
+            "VERSION",
+            "as JSON, in this version; list: versions there are",
+        )
+        .optional(),
+        opt("yaml", "VERSION", "as YAML, in this version").optional(),
     ],
     variables: &[],
     notes: "",
@@ -109,11 +111,16 @@ struct Options {
     users: Vec<String>,
     accounts: Vec<String>,
     verbose: bool,
+    /// `--json`, `--yaml`.
+    dialect: Option<Dialect>,
 }
 
 /// Runs sshare.
 pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     let parsed = SPEC.parse(args).map_err(Failure::new)?;
+    if let Some(text) = document::information(&SPEC, &parsed) {
+        return print_text(&text);
+    }
     let mut options = Options::default();
     for (name, value) in &parsed.options {
         let value = value.clone().unwrap_or_default();
@@ -124,9 +131,6 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
                 .map(str::to_owned)
         };
         match *name {
-            "version" => return print_text(&format!("slurm {SLURM_VERSION}\n")),
-            "help" => return print_text(&SPEC.help()),
-            "usage" => return print_text(&SPEC.usage()),
             "clusters" => drop(crate::listing::this_cluster("sshare", &value)?),
             "format" => options.format = Some(value.clone()),
             "long" => options.long = true,
@@ -140,12 +144,14 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
             "verbose" => options.verbose = true,
             "users" => options.users = list().collect(),
             "accounts" => options.accounts = list().collect(),
+            "json" | "yaml" => {
+                options.dialect = Some(Dialect::parse("sshare", *name == "yaml", &value)?);
+            }
             _ => {}
         }
     }
     let failed = failed_call("slurm_associations_get_shares");
     let mut client = Client::connect().map_err(&failed)?;
-    let answer = query::accounts(&mut client).map_err(&failed)?;
     if !options.all && options.users.is_empty() {
         let own = crate::people::user_of_uid(nix::unistd::getuid().as_raw());
         options.users.extend(own.map(|u| u.name));
@@ -153,6 +159,10 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     if options.verbose {
         complain(options.chosen().trim_end());
     }
+    if let Some(dialect) = options.dialect {
+        return document_of(&options).print(client, dialect);
+    }
+    let answer = query::accounts(&mut client).map_err(&failed)?;
     print(&render(&options, &answer)?);
     Ok(())
 }
@@ -172,6 +182,23 @@ impl Options {
             "Users requested:\n{users}Accounts requested:\n{}",
             list(&self.accounts)
         )
+    }
+}
+
+/// What slurmrestd answers for the accounts and users that are asked for.
+fn document_of(options: &Options) -> CommandDocument<'static> {
+    let lists = [("accounts", &options.accounts), ("users", &options.users)];
+    let is_all = |key: &str| key == "users" && options.all;
+    let given = lists
+        .into_iter()
+        .filter(|(key, list)| !list.is_empty() && !is_all(key));
+    CommandDocument {
+        command: "sshare",
+        area: "slurm",
+        path: "shares".to_owned(),
+        query: given
+            .map(|(key, list)| (key.to_owned(), list.join(",")))
+            .collect(),
     }
 }
 

@@ -11,6 +11,7 @@ use crate::load::load_with;
 use crate::site_options::{self, SiteOptions};
 use crate::source::{ReadFile, read_from_disk};
 use crate::verifier::{self, Bounds};
+use crate::webhooks;
 use crate::{Config, files, job_container, topology};
 
 /// Where Slurm looks without `SLURM_CONF`.
@@ -179,6 +180,11 @@ pub fn check_with(path: &Path, read: ReadFile<'_>) -> CheckReport {
         let text = String::from_utf8_lossy(&text);
         diagnostics.extend(SiteOptions::parse(&text, &file.display().to_string()).1);
     }
+    let file = directory.join(webhooks::FILE);
+    if let Ok(text) = read(&file) {
+        let text = String::from_utf8_lossy(&text);
+        diagnostics.extend(webhooks::parse(&text, &file.display().to_string()).1);
+    }
     let file = directory.join(job_classes::FILE);
     if let Ok(text) = read(&file) {
         let text = String::from_utf8_lossy(&text);
@@ -207,6 +213,7 @@ fn unreadable(directory: &Path, read: ReadFile<'_>) -> Vec<Diagnostic> {
         (grid_engine::FILE, Severity::Error),
         (site_options::FILE, Severity::Error),
         (job_classes::FILE, Severity::Error),
+        (webhooks::FILE, Severity::Error),
     ];
     let wrong = files.iter().filter_map(|(name, severity)| {
         let path = directory.join(name);

@@ -32,6 +32,7 @@ mod source;
 pub mod topology;
 pub mod value;
 pub mod verifier;
+pub mod webhooks;
 mod write;
 pub mod zone;
 

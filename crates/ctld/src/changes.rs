@@ -399,7 +399,10 @@ impl Changes {
 }
 
 /// Which job an event changes for those who look at listings, how, and when.
-fn job_change(state: &State, event: &Event) -> Option<(JobId, JobChangeKind, Timestamp)> {
+pub(crate) fn job_change(
+    state: &State,
+    event: &Event,
+) -> Option<(JobId, JobChangeKind, Timestamp)> {
     use JobChangeKind::{Ended, Ending, Requeued, Resumed, Started, Submitted, Suspended, Updated};
     let completing = |id: &JobId| state.jobs.get(id).is_some_and(|job| job.completing);
     Some(match event {
@@ -461,7 +464,8 @@ fn changed_node(state: &State, idx: NodeIdx) -> Option<ChangedRecord> {
     Some(ChangedRecord::Node(changed))
 }
 
-fn state_of(state: &State, node: &Node) -> String {
+/// A node's state as listings write it.
+pub(crate) fn state_of(state: &State, node: &Node) -> String {
     let completing = |id| state.jobs.get(id).is_some_and(|job: &Job| job.completing);
     let mut text = String::new();
     node.state(

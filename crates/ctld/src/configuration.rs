@@ -289,7 +289,14 @@ fn settings(config: &Config) -> NodeSettings {
             .ok()
             .and_then(|mapping| mapping.job_tmp_dirs)
             .unwrap_or(true),
+        has_metrics: config.has_metrics() && !has_private_data(config),
     }
+}
+
+/// Whether anything is hidden from some users.
+fn has_private_data(config: &Config) -> bool {
+    let words = config.text("PrivateData").unwrap_or_default();
+    !["", "none", "(null)"].contains(&words.trim().to_ascii_lowercase().as_str())
 }
 
 /// `suspend_grace_time`: seconds, none where nothing is said.

@@ -4,7 +4,9 @@ use crate::clock::now;
 use crate::configuration::Read;
 use crate::keys::Keys;
 use crate::node_trust::NodeTrust;
+use crate::program_settings;
 use crate::recover::{self, Opened, RecoveredController, Without};
+use crate::webhooks::Missed;
 use anyhow::{Context as _, Result, bail};
 use log::info;
 use muster_acct::{NoStore, Reader, SqliteStore, Store, changes};
@@ -28,6 +30,8 @@ pub(crate) struct Durable {
     /// Reads the accounting store, if there is one.
     pub(crate) reader: Option<Reader>,
     pub(crate) recovered: RecoveredController,
+    /// Notices that are to be made up for.
+    pub(crate) missed: Missed,
     /// Jobs were left out: a snapshot without them is due.
     pub(crate) has_left_out: bool,
 }
@@ -62,7 +66,10 @@ impl Durable {
         let (mut store, reader) = open_store(&dir, read.config.accounting)?;
         let without = Without::jobs(without_jobs.iter().copied());
         let has_left_out = !without.is_empty();
-        let recovered = open_state(&dir, read, store.as_mut(), journal, without)?;
+        let hooks = program_settings::webhooks(&read.config);
+        let mut missed = Missed::new(&dir, &hooks, &read.config.cluster_name);
+        let stores = (store.as_mut(), &mut missed);
+        let recovered = open_state(&dir, read, stores, journal, without)?;
         Ok(Durable {
             dir,
             keys,
@@ -70,6 +77,7 @@ impl Durable {
             store,
             reader,
             recovered,
+            missed,
             has_left_out,
         })
     }
@@ -103,7 +111,7 @@ fn open_journal(dir: &Path, read: &Read) -> Result<Opened> {
 fn open_state(
     dir: &Path,
     read: &Read,
-    store: &mut dyn Store,
+    (store, notices): (&mut (dyn Store + 'static), &mut Missed),
     journal: Opened,
     without: Without,
 ) -> Result<RecoveredController> {
@@ -112,6 +120,7 @@ fn open_state(
     let mut reached = known;
     let mut written = Ok(());
     let recovered = journal.replay(without, |state, position, event| {
+        notices.on_event(state, position, event);
         if read.config.accounting && position > known && written.is_ok() {
             missed.extend(changes(state, event));
             reached = position;

@@ -55,6 +55,7 @@ mod sys;
 mod verifier;
 mod waiting;
 pub mod watchdog;
+mod webhooks;
 pub mod writer;
 
 pub use connection::name_blobs;

@@ -1,6 +1,7 @@
 //! Settings of the programs that the controller runs for a site, from slurm.conf.
 
 use muster_conf::Config;
+use muster_conf::webhooks::{self, WebhookSettings};
 use std::path::PathBuf;
 
 /// Settings of these programs, from slurm.conf.
@@ -14,6 +15,8 @@ pub struct ProgramSettings {
     pub(crate) power: PowerPrograms,
     pub(crate) cluster: String,
     pub(crate) conf_path: String,
+    /// Addresses that notices are sent to.
+    pub(crate) webhooks: Vec<WebhookSettings>,
 }
 
 impl ProgramSettings {
@@ -32,8 +35,16 @@ impl ProgramSettings {
             power: PowerPrograms::read(config),
             cluster: config.cluster_name.clone(),
             conf_path: config.path.display().to_string(),
+            webhooks: webhooks(config),
         }
     }
+}
+
+/// Those of the file beside slurm.conf. What is wrong with it was found when the configuration was checked.
+pub(crate) fn webhooks(config: &Config) -> Vec<WebhookSettings> {
+    let path = config.path.with_file_name(webhooks::FILE);
+    let text = muster_conf::optional_text(&path).unwrap_or_default();
+    webhooks::parse(&text, webhooks::FILE).0
 }
 
 /// `MailProg`; the default is where the system has it.

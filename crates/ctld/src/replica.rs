@@ -18,6 +18,7 @@ use crate::snapshots::Snapshots;
 use crate::stats::Stats;
 use crate::waiting::Waiting;
 use crate::watchdog::{Doing, Pulse};
+use crate::webhooks::Webhooks;
 use log::error;
 use muster_acct::{Follower, changes};
 use muster_channel::admission::FairQueue;
@@ -72,6 +73,8 @@ pub(crate) struct Replica {
     pub changes: Changes,
     /// Mails and other programs of the site.
     pub programs: Programs,
+    /// Notices to addresses of the site.
+    pub webhooks: Webhooks,
     /// Writes snapshots.
     pub snapshots: Snapshots,
     /// Expected starts.
@@ -264,7 +267,10 @@ impl Replica {
             }
             ToReplica::Tell { job, text, .. } => self.waiting.tell_holder(job, &text),
             ToReplica::Config(config) => self.config = *config,
-            ToReplica::Programs(settings) => self.programs.configure(*settings),
+            ToReplica::Programs(settings) => {
+                self.webhooks.configure(settings.webhooks.clone());
+                self.programs.configure(*settings);
+            }
             ToReplica::Batch { .. } | ToReplica::Copy { .. } | ToReplica::Stop => {}
         }
     }
@@ -284,6 +290,7 @@ impl Replica {
             }
             self.waiting.on_event(&self.state, &self.keys, event);
             self.programs.on_event(&self.state, event);
+            self.webhooks.on_event(&self.state, position, event);
             self.head.on_event(event);
         }
         self.rows.drop_if_lost(&self.state);

@@ -35,6 +35,7 @@ use crate::sys;
 use crate::verifier::Tried;
 use crate::waiting::Waiting;
 use crate::watchdog::{Pulse, Pulses, Watchdog};
+use crate::webhooks::Webhooks;
 use crate::writer::{Rebuild, Writer, WriterSetup, joining};
 use crate::{failure, fault};
 use anyhow::{Context, Result};
@@ -201,7 +202,11 @@ impl Core {
             &recovered.state,
             to_writer.clone(),
         );
+        let (webhooks, notices) =
+            Webhooks::start(&durable.dir, &recovered.state, position, durable.missed)
+                .context("cannot start thread for webhooks")?;
         let replica = Replica {
+            webhooks,
             state: recovered.state.clone(),
             position,
             inbox: replica_inbox,
@@ -219,7 +224,7 @@ impl Core {
                 recovered.pace,
                 durable.has_left_out,
                 to_writer.clone(),
-                Arc::clone(&follower),
+                (Arc::clone(&follower), notices),
                 Arc::clone(&stats),
             ),
             forecaster: Forecaster::start(to_replica.clone())

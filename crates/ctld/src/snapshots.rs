@@ -8,6 +8,7 @@ use crate::fault;
 use crate::mail::ToWriter;
 use crate::snapshot_pace::SnapshotPace;
 use crate::stats::Stats;
+use crate::webhooks::WebhookSync;
 use log::{error, info};
 use muster_acct::Follower;
 use muster_core::state::State;
@@ -23,6 +24,8 @@ const RETRY_FIRST: Duration = Duration::from_secs(60);
 const RETRY_MOST: Duration = Duration::from_secs(3600);
 /// How long accounting may take to write what a snapshot lets the journal forget.
 const SYNC: Duration = Duration::from_secs(300);
+/// The same of notices, which are few bytes.
+const NOTICES_SYNC: Duration = Duration::from_secs(30);
 
 /// Writes snapshots when they are due.
 pub(crate) struct Snapshots {
@@ -34,6 +37,8 @@ pub(crate) struct Snapshots {
     writer: Sender<ToWriter>,
     /// Nothing may be forgotten that accounting has not on disk.
     follower: Arc<Follower>,
+    /// Nor what webhooks have not.
+    notices: WebhookSync,
     /// How long it may take to write that.
     sync: Duration,
     stats: Arc<Stats>,
@@ -75,7 +80,7 @@ impl Snapshots {
         pace: SnapshotPace,
         is_wanted: bool,
         writer: Sender<ToWriter>,
-        follower: Arc<Follower>,
+        (follower, notices): (Arc<Follower>, WebhookSync),
         stats: Arc<Stats>,
     ) -> Snapshots {
         Snapshots {
@@ -85,6 +90,7 @@ impl Snapshots {
             failed: None,
             writer,
             follower,
+            notices,
             sync: SYNC,
             stats,
         }
@@ -131,9 +137,13 @@ impl Snapshots {
         }
         let encoded = SnapshotPace::since_snapshot(bytes.len());
         let (follower, sync) = (Arc::clone(&self.follower), self.sync);
+        let notices = self.notices.clone();
         let (writer, stats) = (self.writer.clone(), Arc::clone(&self.stats));
         let work = move || {
-            let written = caught(|| write(&bytes, position, &granted, &follower, sync));
+            let written = caught(|| {
+                notices.sync(position, NOTICES_SYNC);
+                write(&bytes, position, &granted, &follower, sync)
+            });
             let why = match written {
                 Ok(Ok(None)) => return Outcome::Unanswered,
                 Ok(Ok(Some(finished))) => {
@@ -285,7 +295,13 @@ mod tests {
         let follower = Arc::new(Follower::start(Box::new(NoStore::default()), 16).unwrap());
         follower.send(1, Vec::new()).unwrap();
         let counts = Arc::clone(&stats);
-        let mut snapshots = Snapshots::new(SnapshotPace::default(), true, writer, follower, counts);
+        let mut snapshots = Snapshots::new(
+            SnapshotPace::default(),
+            true,
+            writer,
+            (follower, WebhookSync::none()),
+            counts,
+        );
         let mut state = State::default();
         let mut now = Instant::now();
         name_job(&mut state, "panic-in-snapshot");
@@ -374,7 +390,13 @@ mod tests {
         let follower = Follower::start(Box::new(FullStore::default()), 16).unwrap();
         follower.send(1, Vec::new()).unwrap();
         let (follower, counts) = (Arc::new(follower), Arc::clone(&stats));
-        let mut snapshots = Snapshots::new(SnapshotPace::default(), true, writer, follower, counts);
+        let mut snapshots = Snapshots::new(
+            SnapshotPace::default(),
+            true,
+            writer,
+            (follower, WebhookSync::none()),
+            counts,
+        );
         snapshots.sync = Duration::from_millis(1);
         let now = Instant::now();
         snapshots.write_if_due(&State::default(), 1, now);
@@ -396,7 +418,13 @@ mod tests {
         let stats = Arc::new(Stats::default());
         let follower = Arc::new(Follower::start(Box::new(NoStore::default()), 16).unwrap());
         let counts = Arc::clone(&stats);
-        let mut snapshots = Snapshots::new(SnapshotPace::default(), true, writer, follower, counts);
+        let mut snapshots = Snapshots::new(
+            SnapshotPace::default(),
+            true,
+            writer,
+            (follower, WebhookSync::none()),
+            counts,
+        );
         let now = Instant::now();
         snapshots.add(5, 5000);
         snapshots.write_if_due(&State::default(), 1, now);

@@ -14,6 +14,7 @@ mod launcher_link;
 mod listener;
 mod mpi_probe;
 mod order_link;
+mod page;
 mod peers;
 pub(crate) mod quota;
 mod relay_link;
@@ -79,6 +80,8 @@ enum Input {
     ChannelAsked(relay_link::Question),
     /// A client of another host has disconnected, or could not prove that it has the key.
     ChannelGone(relay_link::ClosedRelayConn),
+    /// Somebody asks for the agent's page.
+    PageAsked(relay_link::PageQuestion),
     /// A client was refused for lack of rights to this request.
     Denied(audit::AuditedRequest, Refusal),
     /// It is time to report omitted lines of the audit log.

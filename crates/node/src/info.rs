@@ -130,6 +130,11 @@ pub(crate) fn health() -> (u32, u64) {
     ((load * 100.0) as u32, meminfo_mib("MemFree:"))
 }
 
+/// Memory of the machine, and what of it programs could have, in MiB.
+pub(crate) fn memory() -> (u64, u64) {
+    (meminfo_mib("MemTotal:"), meminfo_mib("MemAvailable:"))
+}
+
 fn boot_time() -> Timestamp {
     let seconds = read("/proc/stat")
         .lines()

@@ -8,6 +8,7 @@
 //! and ends with its last one.
 
 pub(crate) mod control;
+mod pages;
 mod shares;
 
 use crate::descriptor_limit;
@@ -16,14 +17,15 @@ use crate::role::{self, FIRST_FD, RELAY_NAME};
 use crate::sys;
 use crate::syscall_filter;
 use anyhow::Context as _;
-use control::{Control, ToAgent, ToRelay};
+use control::{AgentPage, Control, ToAgent, ToRelay};
 use muster_channel::admission::{Bounds, StrangerId};
-use muster_channel::relay::{confirmed, read_opening};
+use muster_channel::relay::{Beginning, confirmed, read_beginning};
 use muster_channel::server::{ChannelServer, IdentifiedConnection, Log};
 use muster_channel::{Opening, Responder, SECRET, Scheme, UnconfirmedChannel};
 use muster_proto::frame;
 use muster_proto::hello::{ChannelAnswer, ChannelHello};
 use muster_proto::version::Versions;
+use pages::{AgentPages, PageAnswer};
 use shares::{Owner, Shares};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -92,7 +94,7 @@ fn run() -> anyhow::Result<()> {
         tokio::select! {
             () = server.accept(listener, |id, tcp, _| {
                 let relay = Rc::clone(&relay);
-                async move { relay.meet(id, tcp).await.map(Some) }
+                async move { relay.meet(id, tcp).await }
             }) => {}
             () = relay.report_gone(gone) => {}
             ended = relay.take_answers() => {
@@ -130,6 +132,9 @@ struct Relay {
     agent: Control,
     /// Receivers of answers to pending questions.
     answers: RefCell<HashMap<StrangerId, Answer>>,
+    /// The same of questions about the agent itself.
+    page_answers: RefCell<HashMap<StrangerId, oneshot::Sender<PageAnswer>>>,
+    pages: AgentPages,
     /// Clients of pending questions that are gone. The agent is notified before it gets more
     /// questions.
     gone: mpsc::UnboundedSender<StrangerId>,
@@ -153,6 +158,18 @@ struct PendingQuestion<'r> {
     is_sent: Cell<bool>,
 }
 
+/// A question about the agent itself, whose answer nobody waits for once it is dropped.
+struct PendingPage<'r> {
+    relay: &'r Relay,
+    id: StrangerId,
+}
+
+impl Drop for PendingPage<'_> {
+    fn drop(&mut self) {
+        self.relay.page_answers.borrow_mut().remove(&self.id);
+    }
+}
+
 impl Drop for PendingQuestion<'_> {
     fn drop(&mut self) {
         self.relay.answers.borrow_mut().remove(&self.id);
@@ -171,6 +188,8 @@ impl Relay {
         let relay = Relay {
             agent,
             answers: RefCell::default(),
+            page_answers: RefCell::default(),
+            pages: AgentPages::default(),
             gone,
             shares: Shares::of(descriptors),
         };
@@ -211,6 +230,17 @@ impl Relay {
                     (number, Ok(verified))
                 }
                 ToRelay::Refused { number, why } => (number, Err(why)),
+                ToRelay::Page {
+                    number,
+                    status,
+                    text,
+                } => {
+                    let waiting = self.page_answers.borrow_mut().remove(&number);
+                    if let Some(waiting) = waiting {
+                        let _ = waiting.send(PageAnswer { status, text });
+                    }
+                    continue;
+                }
             };
             // The client may have disconnected meanwhile.
             let waiting = self.answers.borrow_mut().remove(&number);
@@ -221,14 +251,21 @@ impl Relay {
         Ok(())
     }
 
-    /// Verifies that a stranger has the key for its request, and connects it.
+    /// Verifies that a stranger has the key for its request, and connects it. Requests of HTTP are answered.
     async fn meet(
         &self,
         id: StrangerId,
         mut tcp: TcpStream,
-    ) -> Result<IdentifiedConnection, String> {
+    ) -> Result<Option<IdentifiedConnection>, String> {
         tcp.set_nodelay(true).map_err(|e| e.to_string())?;
-        let opening = read_opening(&mut tcp).await?;
+        let opening = match read_beginning(&mut tcp).await? {
+            Beginning::Channel(opening) => opening,
+            Beginning::Http(bytes) => {
+                let ask = async |page| self.ask_page(id, page).await;
+                self.pages.serve(&mut tcp, bytes, ask).await?;
+                return Ok(None);
+            }
+        };
         let asked = PendingQuestion {
             relay: self,
             id,
@@ -249,13 +286,13 @@ impl Relay {
                             .map_err(|e| e.to_string())?
                     }
                 };
-                Ok(IdentifiedConnection {
+                Ok(Some(IdentifiedConnection {
                     local,
                     remote: tcp,
                     channel,
                     bytes: share.bytes(),
                     share: Some(Box::new(share)),
-                })
+                }))
             }
             Err(why) => {
                 // The client may have disconnected.
@@ -306,6 +343,20 @@ impl Relay {
             channel,
             owner,
         })
+    }
+
+    /// What the agent says of itself.
+    async fn ask_page(&self, id: StrangerId, page: AgentPage) -> Result<PageAnswer, String> {
+        let (answer, answered) = oneshot::channel();
+        self.page_answers.borrow_mut().insert(id, answer);
+        let asked = PendingPage { relay: self, id };
+        let gone = || "this node's agent is not there".to_owned();
+        let question = ToAgent::Page(id, page);
+        let sent = self.agent.send_when_read(&question, None).await;
+        sent.map_err(|_| gone())?;
+        let answer = answered.await.map_err(|_| gone());
+        drop(asked);
+        answer
     }
 
     async fn ask_agent(

@@ -182,6 +182,10 @@ pub struct NodeSettings {
     #[n(33)]
     #[cbor(default)]
     pub job_tmp_dirs: bool,
+    /// Everybody who reaches `SlurmdPort` gets metrics (`MetricsType=metrics/openmetrics` without `PrivateData`).
+    #[n(34)]
+    #[cbor(default)]
+    pub has_metrics: bool,
 }
 
 impl NodeSettings {

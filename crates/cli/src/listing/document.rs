@@ -75,6 +75,11 @@ impl Dialect {
         text
     }
 
+    /// Minor number of its version.
+    pub(crate) fn number(self) -> u32 {
+        self.version
+    }
+
     /// Whether it is written as YAML.
     pub(crate) fn is_yaml(self) -> bool {
         self.yaml

@@ -1,7 +1,7 @@
 //! `scontrol show reservation` and `sinfo -T`.
 
 use super::context::Ctx;
-use super::document::Writer;
+use super::document::{Dialect, Writer, print_document};
 use super::text::put;
 use super::{Failure, failed_call, print, query};
 use crate::connect::Client;
@@ -44,6 +44,22 @@ pub(crate) fn show(which: Option<&str>, one_line: bool, quiet: bool) -> Result<(
         _ => {}
     }
     print(&out);
+    Ok(())
+}
+
+/// `scontrol show reservation --json`.
+pub(crate) fn show_document(which: Option<&str>, dialect: Dialect) -> Result<(), Failure> {
+    let (ctx, mut answer) = load()?;
+    if let Some(name) = which {
+        let Some(at) = answer.reservations.iter().position(|r| r.name == name) else {
+            print(&format!("Reservation {name} not found\n"));
+            return Err(Failure::silent());
+        };
+        answer.reservations = vec![answer.reservations.swap_remove(at)];
+        answer.cpus = vec![answer.cpus[at]];
+        answer.cores = vec![answer.cores[at]];
+    }
+    print_document(dialect, "scontrol", &ctx, |w| write_document(w, &answer));
     Ok(())
 }
 

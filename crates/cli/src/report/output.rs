@@ -80,6 +80,16 @@ impl Report {
         }
     }
 
+    /// What it is of, in a line.
+    pub(crate) fn title(&self) -> String {
+        format!(
+            "Report of cluster {}, {} to {}",
+            self.cluster,
+            zone::show(self.period.start),
+            zone::show(self.period.end)
+        )
+    }
+
     fn table(&self) -> String {
         let key_column = |(at, name): (usize, &&'static str)| {
             let longest = self.rows.iter().map(|(key, _)| key[at].chars().count());

@@ -18,6 +18,31 @@ pub(crate) enum Every {
     Month,
 }
 
+/// When a month begins and ends, as times are given: `last`, `this` or `2026-10`.
+///
+/// # Errors
+/// It is no month.
+pub(crate) fn month(word: &str, now: &Zoned) -> Result<(String, String), String> {
+    let wrong = || format!("'{word:.40}': expected last, this, or a month such as 2026-10");
+    let inside = match word {
+        "this" => now.clone(),
+        "last" => now.checked_sub(1.month()).map_err(|e| e.to_string())?,
+        other => {
+            let (year, month) = other.split_once('-').ok_or_else(wrong)?;
+            let (year, month) = (
+                year.parse().map_err(|_| wrong())?,
+                month.parse().map_err(|_| wrong())?,
+            );
+            let day = jiff::civil::Date::new(year, month, 1).map_err(|_| wrong())?;
+            day.to_zoned(now.time_zone().clone())
+                .map_err(|e| e.to_string())?
+        }
+    };
+    let (begin, next) = Every::Month.around(&inside).map_err(|e| e.to_string())?;
+    let shown = |at: &Zoned| at.strftime("%Y-%m-%dT%H:%M:%S").to_string();
+    Ok((shown(&begin), shown(&next)))
+}
+
 impl Every {
     /// Reads `hour`, `day` or `month`.
     pub(crate) fn parse(word: &str) -> Option<Every> {
@@ -139,6 +164,16 @@ mod tests {
         assert_eq!(days, ["2026-01-30", "2026-01-31", "2026-02-01"]);
         let months = labels("2025-12-31T00:00:00Z", "2026-03-01T01:00:00Z", Every::Month);
         assert_eq!(months, ["2025-12", "2026-01", "2026-02", "2026-03"]);
+        let now: jiff::Timestamp = "2026-03-31T12:00:00Z".parse().unwrap();
+        let now = now.to_zoned(jiff::tz::TimeZone::UTC);
+        let of = |word| month(word, &now);
+        let times = |a: &str, b: &str| Ok((format!("{a}T00:00:00"), format!("{b}T00:00:00")));
+        assert_eq!(of("last"), times("2026-02-01", "2026-03-01"));
+        assert_eq!(of("this"), times("2026-03-01", "2026-04-01"));
+        assert_eq!(of("2025-12"), times("2025-12-01", "2026-01-01"));
+        for wrong in ["", "2026", "2026-13", "soon", "2026-1-1"] {
+            assert!(of(wrong).is_err(), "{wrong}");
+        }
         // An hour comes twice when summer time ends.
         let hours = labels("2026-10-25T00:00:00Z", "2026-10-25T02:30:00Z", Every::Hour);
         assert_eq!(

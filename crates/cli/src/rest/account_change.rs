@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 type RecordBody = Map<String, Value>;
 
 /// The records of a list in the body.
-fn records(call: &mut Call<'_>, names: &[&str]) -> Result<Vec<RecordBody>, CallFailure> {
+pub(super) fn records(call: &mut Call<'_>, names: &[&str]) -> Result<Vec<RecordBody>, CallFailure> {
     let name = names[0];
     let missing = || {
         let why = format!("the body has no list '{name}'");
@@ -52,7 +52,12 @@ fn required(record: &RecordBody, key: &str) -> Result<String, CallFailure> {
     text(record, key)?.ok_or_else(missing)
 }
 
-fn edit(call: &mut Call<'_>, names: Vec<String>, ask: AccountsAsk) -> Result<(), CallFailure> {
+/// Sends a change of records.
+pub(super) fn edit(
+    call: &mut Call<'_>,
+    names: Vec<String>,
+    ask: AccountsAsk,
+) -> Result<(), CallFailure> {
     let command = UserCommand::EditAccounts(Box::new(AccountsEdit {
         names,
         ask,
@@ -74,7 +79,7 @@ fn edit(call: &mut Call<'_>, names: Vec<String>, ask: AccountsAsk) -> Result<(),
 const PATH_BYTES_MAX: usize = 512;
 
 /// Warns of members that say something and are not read: `is_read` knows the paths of those that are.
-fn warn_of_unread(
+pub(super) fn warn_of_unread(
     call: &mut Call<'_>,
     record: &RecordBody,
     above: &str,
@@ -372,6 +377,15 @@ const QOS_LIMITS: &[(&str, &str)] = &[
     ("usage_threshold", "UsageThreshold"),
 ];
 
+/// What is at a path of members, if it says anything.
+pub(super) fn member_at<'a>(record: &'a RecordBody, path: &str) -> Option<&'a Value> {
+    let (above, last) = match path.rsplit_once('/') {
+        Some((above, last)) => (member_at(record, above)?.as_object()?, last),
+        None => (record, path),
+    };
+    member(above, last).filter(|value| !value.is_null())
+}
+
 /// The settings that a record has, as words of sacctmgr.
 fn words(
     record: &RecordBody,
@@ -379,17 +393,7 @@ fn words(
 ) -> Result<Vec<(&'static str, String)>, CallFailure> {
     let mut found = Vec::new();
     for (path, key) in table {
-        let mut value = None;
-        let mut here = Some(record);
-        let mut parts = path.split('/').peekable();
-        while let Some(part) = parts.next() {
-            let next = here.and_then(|members| member(members, part));
-            match parts.peek() {
-                Some(_) => here = next.and_then(Value::as_object),
-                None => value = next,
-            }
-        }
-        let Some(value) = value.filter(|value| !value.is_null()) else {
+        let Some(value) = member_at(record, path) else {
             continue;
         };
         let bad = |why: &str| CallFailure::malformed(path, format!("{path}: {why}"));
@@ -412,7 +416,7 @@ fn words(
 }
 
 /// `cpu=4,gres/gpu=2` of a list of TRES.
-fn tres(items: &[Value]) -> Option<String> {
+pub(super) fn tres(items: &[Value]) -> Option<String> {
     let mut texts = Vec::new();
     for item in items {
         let kind = item.get("type")?.as_str()?;

@@ -95,6 +95,8 @@ pub(super) struct Call<'a> {
     pub(super) errors: Vec<Problem>,
     /// The media type of an answer that is neither JSON nor YAML.
     pub(super) media_type: Option<&'static str>,
+    /// The command that prints the document; empty for slurmrestd.
+    pub(super) command: &'static str,
     /// The status if all goes well.
     pub(super) status: Status,
     asker: Asker,
@@ -169,6 +171,7 @@ impl<'a> Call<'a> {
             warnings: Vec::new(),
             errors: Vec::new(),
             media_type: None,
+            command: "",
             status: Status::OK,
             asker,
             client: None,
@@ -273,8 +276,8 @@ impl<'a> Call<'a> {
         let media_type = self.media_type_of(self.status);
         let source = self.source.take();
         let envelope = Envelope {
-            command: "",
-            asker: Some(&self.asker),
+            command: self.command,
+            asker: self.command.is_empty().then_some(&self.asker),
             is_of_accounting: self.operation.area == Area::Slurmdb,
             errors: &self.errors,
             warnings: &self.warnings,

@@ -5,9 +5,8 @@ use super::errno;
 use super::http::Status;
 use crate::connect::{ConnectError, unexpected};
 use crate::listing::context::Ctx;
-use crate::listing::document::Writer;
 use crate::listing::node::NodeView;
-use crate::listing::{node_document, query, reservation};
+use crate::listing::{license_document, node_document, query, reservation};
 use muster_model::command::UserCommand;
 use muster_model::config::PartitionConfig;
 use muster_model::hostlist;
@@ -198,36 +197,8 @@ pub(super) fn delete_reservation(call: &mut Call<'_>) -> Outcome {
 pub(super) fn licenses(call: &mut Call<'_>) -> Outcome {
     let licenses = call.ask(query::licenses)?;
     let ctx = call.context();
-    Ok(call.document(&ctx, |w| {
-        w.list("licenses", |w| {
-            for license in &licenses {
-                w.item(|w| one_license(w, license));
-            }
-        });
-        if !w.is_old() {
-            w.time("last_update", Some(crate::zone::now()));
-        }
-    }))
-}
-
-fn one_license(w: &mut Writer<'_>, license: &License) {
-    let free = license.total.saturating_sub(license.used);
-    w.text("LicenseName", &license.name);
-    w.raw("Total", license.total);
-    w.raw("Used", license.used);
-    w.raw("Free", free);
-    if w.is_old() {
-        w.raw("Reserved", license.reserved);
-        return w.raw("Remote", false);
-    }
-    w.raw("Remote", false);
-    w.raw("Reserved", license.reserved);
-    w.raw("LastConsumed", 0);
-    w.raw("LastDeficit", 0);
-    w.raw("LastUpdate", 0);
-    if w.version() >= 44 {
-        w.text("Nodes", "");
-    }
+    let shown: Vec<&License> = licenses.iter().collect();
+    Ok(call.document(&ctx, |w| license_document::write(w, &shown)))
 }
 
 /// `GET reconfigure`.

@@ -58,7 +58,8 @@ pub(super) fn no_job(name: &str) -> CallFailure {
     CallFailure::numbered(status, number, "job_id", format!("there is no job {name}"))
 }
 
-fn load(call: &mut Call<'_>, ids: Vec<JobId>) -> Result<(Ctx, Jobs), CallFailure> {
+/// Jobs, with the nodes where they have some.
+pub(super) fn load(call: &mut Call<'_>, ids: Vec<JobId>) -> Result<(Ctx, Jobs), CallFailure> {
     let filter = JobFilter {
         ids,
         starts: true,

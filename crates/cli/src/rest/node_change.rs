@@ -3,7 +3,9 @@
 use super::call::{Call, CallFailure, Outcome};
 use super::job_keys::text_of;
 use crate::connect::unexpected;
+use crate::scontrol::nodes;
 use muster_model::command::{NodeUpdate, Reply, UserCommand};
+use muster_model::limits::HOSTLIST_BYTES_MAX;
 use muster_proto::client::Response;
 use serde_json::{Map, Value};
 
@@ -31,6 +33,21 @@ pub(super) fn many(call: &mut Call<'_>) -> Outcome {
 pub(super) fn delete(call: &mut Call<'_>) -> Outcome {
     let nodes = call.name().to_owned();
     carry_out(call, UserCommand::DeleteNodes { nodes })
+}
+
+/// `POST new/node`: a line as slurm.conf has it, of which the host's own slurm.conf has the defaults.
+pub(super) fn make(call: &mut Call<'_>) -> Outcome {
+    let body = body(call)?;
+    let key = "node_conf";
+    let line = text_of(&body, key).map_err(|e| CallFailure::malformed(&e.key, e.why))?;
+    let line = line.ok_or_else(|| CallFailure::malformed(key, "the body has no node_conf"))?;
+    if line.len() > HOSTLIST_BYTES_MAX || line.chars().any(char::is_control) {
+        let why = "expected one line such as NodeName=n9 CPUs=4 State=CLOUD";
+        return Err(CallFailure::malformed(key, why));
+    }
+    let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+    let command = nodes::creation(&words).map_err(|why| CallFailure::malformed(key, why))?;
+    carry_out(call, command)
 }
 
 fn body(call: &mut Call<'_>) -> Result<Map<String, Value>, CallFailure> {

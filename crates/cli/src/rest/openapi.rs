@@ -3,7 +3,7 @@
 use super::http::{Answer, Method, Status};
 use super::job_keys;
 use super::operation::{Area, RestOperation};
-use super::route::{OWN, OWN_VERSION, ROUTES};
+use super::route::{OWN, OWN_VERSION, ROUTES, UTIL};
 use crate::SLURM_VERSION;
 use crate::listing::document::VERSIONS;
 use serde_json::{Map, Value, json};
@@ -39,11 +39,12 @@ pub(super) fn at(path: &str) -> Option<Answer> {
 fn describe(versions: &[u32]) -> Value {
     let mut paths = Map::new();
     for version in versions {
-        let operations = ROUTES.iter().map(|route| &route.operation);
+        let operations = ROUTES.iter().chain(UTIL).map(|route| &route.operation);
         for operation in operations.filter(|operation| operation.since <= *version) {
             let area = match operation.area {
                 Area::Slurm => "slurm",
                 Area::Slurmdb => "slurmdb",
+                Area::Util => "util",
                 Area::Metrics | Area::Muster => continue,
             };
             let path = format!("/{area}/v0.0.{version}/{}", operation.path);
@@ -72,6 +73,7 @@ fn describe(versions: &[u32]) -> Value {
         "tags": [
             {"name": "slurm", "description": "the queue and the machines"},
             {"name": "slurmdb", "description": "accounting"},
+            {"name": "util", "description": "lists of hosts"},
             {"name": "muster", "description": "what only Muster has, with the newest version"},
         ],
         "paths": paths,
@@ -171,6 +173,13 @@ fn schemas(versions: &[u32]) -> Value {
                     "job": job,
                     "jobs": {"type": "array", "items": job},
                 },
+            }),
+        );
+        all.insert(
+            name("job_alloc_req"),
+            json!({
+                "type": "object",
+                "properties": {"job": job, "hetjob": {"type": "array", "items": job}},
             }),
         );
         for (record, schema) in super::shapes::of_version(*version) {

@@ -9,6 +9,8 @@ pub(super) enum Area {
     Slurm,
     /// `/slurmdb/`: accounting.
     Slurmdb,
+    /// `/util/`: lists of hosts.
+    Util,
     /// `/metrics`: text for Prometheus, without a version.
     Metrics,
     /// `/muster/v1/`: what only Muster has.

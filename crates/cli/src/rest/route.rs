@@ -4,8 +4,9 @@ use super::call::{Call, Outcome};
 use super::http::{Answer, Method, Status};
 use super::operation::{Area, RestOperation, Target};
 use super::{
-    account_change, accounting, accounts, cancel, cluster, job_change, jobs, metrics, node_change,
-    queue, report, statistics, submission, topology,
+    account_change, accounting, accounts, allocation, cancel, cluster, config_change, job_change,
+    job_note, jobs, layout, metrics, node_change, partition_change, queue, report,
+    reservation_change, statistics, submission, topology,
 };
 use percent_encoding::percent_decode_str;
 
@@ -116,7 +117,7 @@ pub(super) const ROUTES: &[Route] = &[
     slurm(Delete, "jobs", 40, cancel::many, ("slurm_kill_jobs()", "ends or signals jobs that conditions choose")).takes("kill_jobs_msg").gives("openapi_kill_jobs_resp"),
     slurm(Get, "jobs/state", 40, jobs::states, ("slurm_load_job_state()", "states of jobs")).with(&["job_id"]).gives("openapi_job_state_resp"),
     slurm(Post, "job/submit", 38, submission::submit, ("slurm_submit_batch_job()", "submits a batch job")).takes("job_submit_req").gives("openapi_job_submit_response"),
-    slurm(Post, "job/allocate", 41, submission::allocate, ("slurm_allocate_resources()", "submits a job without a script, which is refused here")).takes("job_submit_req"),
+    slurm(Post, "job/allocate", 41, allocation::allocate, ("slurm_allocate_resources()", "makes an allocation, which no connection holds: it ends with its time limit or when it is cancelled")).takes("job_alloc_req").gives("openapi_job_alloc_resp"),
     slurm(Get, "job/{job_id}", 38, jobs::one, ("slurm_load_job()", "a job, all records of an array, all components")).with(&["update_time", "flags"]).gives("openapi_job_info_resp"),
     slurm(Post, "job/{job_id}", 38, job_change::update, ("slurm_update_job2()", "changes a job")).takes("job_desc_msg").gives("openapi_job_post_response"),
     slurm(Delete, "job/{job_id}", 38, cancel::one, ("slurm_kill_job2()", "ends or signals a job")).with(&["signal", "flags"]),
@@ -126,20 +127,32 @@ pub(super) const ROUTES: &[Route] = &[
     slurm(Get, "node/{node_name}", 38, cluster::node, ("slurm_load_node()", "a node")).with(&["update_time", "flags"]).gives("openapi_nodes_resp"),
     slurm(Post, "node/{node_name}", 40, node_change::one, ("slurm_update_node()", "changes a node")).takes("update_node_msg"),
     slurm(Delete, "node/{node_name}", 40, node_change::delete, ("slurm_delete_node()", "takes a dynamic node away")),
+    slurm(Post, "new/node", 44, node_change::make, ("slurm_create_node()", "makes nodes that no file names, of a line as slurm.conf has it")).takes("openapi_create_node_req"),
     slurm(Get, "partitions", 38, cluster::partitions, ("slurm_load_partitions()", "all partitions")).with(&["update_time", "flags"]).gives("openapi_partition_resp"),
     slurm(Get, "partition/{partition_name}", 38, cluster::partition, ("slurm_load_partitions()", "a partition")).with(&["update_time", "flags"]).gives("openapi_partition_resp"),
+    slurm(Post, "partitions", 45, partition_change::many, ("slurm_update_partition()", "makes or changes partitions")).takes("openapi_partition_resp"),
+    slurm(Delete, "partition/{partition_name}", 45, partition_change::delete, ("slurm_delete_partition()", "takes a partition away")),
     slurm(Get, "reservations", 38, cluster::reservations, ("slurm_load_reservations()", "all reservations")).with(&["update_time"]).gives("openapi_reservation_resp"),
     slurm(Get, "reservation/{reservation_name}", 38, cluster::reservation, ("slurm_load_reservations()", "a reservation")).with(&["update_time"]).gives("openapi_reservation_resp"),
     slurm(Delete, "reservation/{reservation_name}", 43, cluster::delete_reservation, ("slurm_delete_reservation()", "takes a reservation away")),
+    slurm(Post, "reservations", 43, reservation_change::many, ("slurm_create_reservation()", "makes or changes reservations")).takes("reservation_mod_req").gives("openapi_reservation_mod_resp"),
+    slurm(Post, "reservation", 43, reservation_change::one, ("slurm_create_reservation()", "makes or changes a reservation")).takes("reservation_desc_msg").gives("openapi_reservation_mod_resp"),
+    slurm(Get, "resources/{job_id}", 44, layout::resources, ("slurm_get_resource_layout()", "what a job has on each node")).gives("openapi_resource_layout_resp"),
     slurm(Get, "licenses", 38, cluster::licenses, ("slurm_load_licenses()", "all licenses")).gives("openapi_licenses_resp"),
     slurm(Get, "shares", 40, statistics::shares, ("slurm_associations_get_shares()", "fair share")).with(&["accounts", "users"]).gives("openapi_shares_resp"),
     slurm(Get, "reconfigure", 40, cluster::reconfigure, ("slurm_reconfigure()", "has the controller read its configuration again")),
     slurmdb(Get, "jobs", 38, accounting::jobs, ("slurmdb_jobs_get()", "jobs of accounting")).with(ACCOUNTING).gives("openapi_slurmdbd_jobs_resp"),
     slurmdb(Get, "job/{job_id}", 38, accounting::job, ("slurmdb_jobs_get()", "a job of accounting, with every run")).gives("openapi_slurmdbd_jobs_resp"),
+    slurmdb(Post, "jobs", 44, job_note::many, ("slurmdb_job_modify()", "changes texts of jobs that accounting has")).takes("openapi_job_modify_req").gives("openapi_job_modify_resp"),
+    slurmdb(Post, "job/{job_id}", 44, job_note::one, ("slurmdb_job_modify()", "changes texts of a job that accounting has")).takes("job_modify").gives("openapi_job_modify_resp"),
+    slurmdb(Get, "instances", 40, layout::instances, ("slurmdb_instances_get()", "nodes of clouds by instance, of which none are kept")).gives("openapi_instances_resp"),
+    slurmdb(Get, "instance", 40, layout::instances, ("slurmdb_instances_get()", "nodes of clouds by instance, of which none are kept")).gives("openapi_instances_resp"),
     slurmdb(Get, "diag", 38, statistics::diag, ("slurmdb_get_stats()", "counters of the controller, which keeps accounting")).gives("openapi_diag_resp"),
     slurmdb(Get, "ping", 42, cluster::ping, ("slurmdb_ping()", "whether accounting answers")).gives("openapi_ping_array_resp"),
     slurmdb(Get, "config", 38, accounts::config, ("slurmdb_config_get()", "all records of accounting but jobs")).gives("openapi_slurmdbd_config_resp"),
     slurmdb(Get, "tres", 38, accounts::tres, ("slurmdb_tres_get()", "what is counted")).gives("openapi_tres_resp"),
+    slurmdb(Post, "config", 38, config_change::config, ("slurmdb_config_set()", "makes or changes records of several kinds")).takes("openapi_slurmdbd_config_resp"),
+    slurmdb(Post, "tres", 38, config_change::tres, ("slurmdb_tres_add()", "refused, since what is counted follows from the nodes")).takes("openapi_tres_resp"),
     slurmdb(Get, "accounts", 38, accounts::accounts, ("slurmdb_accounts_get()", "all accounts")).with(&["description"]).gives("openapi_accounts_resp"),
     slurmdb(Post, "accounts", 38, account_change::accounts, ("slurmdb_accounts_add()", "makes or changes accounts")).takes("openapi_accounts_resp"),
     slurmdb(Get, "account/{account_name}", 38, accounts::account, ("slurmdb_accounts_get()", "an account")).gives("openapi_accounts_resp"),
@@ -168,6 +181,19 @@ pub(super) const ROUTES: &[Route] = &[
     slurmdb(Get, "cluster/{cluster_name}", 38, accounts::cluster, ("slurmdb_clusters_get()", "a cluster")).gives("openapi_clusters_resp"),
     slurmdb(Delete, "cluster/{cluster_name}", 38, account_change::delete_cluster, ("slurmdb_clusters_remove()", "takes a record of a cluster away")),
 ];
+
+/// Paths of `/util/`.
+#[rustfmt::skip]
+pub(super) const UTIL: &[Route] = &[
+    util("hostnames", layout::hostnames, "the hosts of a list").takes("openapi_hostlist_req_resp").gives("openapi_hostnames_req_resp"),
+    util("hostlist", layout::hostlist, "hosts as a list in short").takes("openapi_hostnames_req_resp").gives("openapi_hostlist_req_resp"),
+];
+
+const fn util(path: &'static str, handler: Handler, summary: &'static str) -> Route {
+    let mut route = slurm(Method::Post, path, 44, handler, ("hostlist", summary));
+    route.operation.area = Area::Util;
+    route
+}
 
 /// The pages of metrics, which have no version and are no part of the description.
 #[rustfmt::skip]
@@ -274,6 +300,7 @@ pub(super) fn find(path: &[String], method: Method) -> Result<FoundRoute, Answer
     let area = match area.as_str() {
         "slurm" => Area::Slurm,
         "slurmdb" => Area::Slurmdb,
+        "util" => Area::Util,
         _ => return Err(unknown()),
     };
     let version: Option<u32> = version.strip_prefix("v0.0.").and_then(|n| n.parse().ok());
@@ -281,6 +308,7 @@ pub(super) fn find(path: &[String], method: Method) -> Result<FoundRoute, Answer
     let version = version.ok_or_else(unknown)?;
     let here = ROUTES
         .iter()
+        .chain(UTIL)
         .filter(|r| r.operation.area == area && r.operation.since <= version);
     let mut is_known = false;
     // Whole words come before those that stand for any.

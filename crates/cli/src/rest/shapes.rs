@@ -24,7 +24,12 @@ pub(super) fn of_version(version: u32) -> impl Iterator<Item = (&'static str, Va
         Some((name.as_str(), by_version?["schema"].clone()))
     });
     let free = [
+        "job_modify",
         "kill_jobs_msg",
+        "openapi_create_node_req",
+        "openapi_job_modify_req",
+        "reservation_desc_msg",
+        "reservation_mod_req",
         "update_node_msg",
         "accounts_add_cond",
         "users_add_cond",

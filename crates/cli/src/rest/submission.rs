@@ -18,7 +18,8 @@ use muster_trust::host::short_name;
 use nix::sys::resource::Resource;
 use serde_json::{Map, Value};
 
-type Body = Map<String, Value>;
+/// The keys of a job.
+pub(super) type Body = Map<String, Value>;
 
 /// `POST job/submit`.
 pub(super) fn submit(call: &mut Call<'_>) -> Outcome {
@@ -38,7 +39,7 @@ pub(super) fn submit(call: &mut Call<'_>) -> Outcome {
     check_script(&script)?;
     let context = context(first)?;
     let test_only = member(first, "test_only").and_then(Value::as_bool) == Some(true);
-    let mut spec = spec(call, first)?;
+    let mut spec = spec(call, first, work_dir(first)?)?;
     spec.argv = arguments(first)?;
     if spec.name.is_empty() {
         "openapi".clone_into(&mut spec.name);
@@ -59,7 +60,10 @@ pub(super) fn submit(call: &mut Call<'_>) -> Outcome {
         _ => {
             let mut specs = vec![spec];
             for component in &whole[1..] {
-                let beside = beside(self::spec(call, component)?, &specs[0]);
+                let beside = beside(
+                    self::spec(call, component, work_dir(component)?)?,
+                    &specs[0],
+                );
                 specs.push(beside);
             }
             UserCommand::SubmitHet {
@@ -72,23 +76,12 @@ pub(super) fn submit(call: &mut Call<'_>) -> Outcome {
     send(call, command)
 }
 
-/// `POST job/allocate`: a job without a script, which its holder ends.
-pub(super) fn allocate(_: &mut Call<'_>) -> Outcome {
-    let why = "an allocation is held by a connection, and ends with it: submit a batch job, or use salloc";
-    let status = Status::INTERNAL_ERROR;
-    Err(CallFailure::numbered(
-        status,
-        errno::NOT_SUPPORTED,
-        "job",
-        why,
-    ))
-}
-
 fn malformed(error: KeyError) -> CallFailure {
     CallFailure::malformed(&error.key, format!("{}: {}", error.key, error.why))
 }
 
-fn object<'a>(value: &'a Value, what: &str) -> Result<&'a Body, CallFailure> {
+/// A member that must be an object.
+pub(super) fn object<'a>(value: &'a Value, what: &str) -> Result<&'a Body, CallFailure> {
     value.as_object().ok_or_else(|| match value {
         // As Slurm says it of an empty body.
         Value::Null => CallFailure::numbered(
@@ -139,7 +132,11 @@ fn check_script(script: &str) -> Result<(), CallFailure> {
 }
 
 /// The job that the keys ask for.
-fn spec(call: &mut Call<'_>, body: &Body) -> Result<JobSpec, CallFailure> {
+pub(super) fn spec(
+    call: &mut Call<'_>,
+    body: &Body,
+    work_dir: String,
+) -> Result<JobSpec, CallFailure> {
     let (chosen, unknown) = job_keys::options(body).map_err(malformed)?;
     for key in unknown {
         if call.dialect.is_old() {
@@ -166,16 +163,18 @@ fn spec(call: &mut Call<'_>, body: &Body) -> Result<JobSpec, CallFailure> {
         uid: call.caller.uid,
         ..Owner::default()
     };
-    spec.work_dir = work_dir(body)?;
+    spec.work_dir = work_dir;
     spec.submit_host = short_name();
     Ok(spec)
 }
 
-fn work_dir(body: &Body) -> Result<String, CallFailure> {
-    let names = ["current_working_directory", "cwd", "chdir"];
-    for name in names {
+const WORK_DIR_KEYS: [&str; 3] = ["current_working_directory", "cwd", "chdir"];
+
+/// Where the job is to run, if the body says so.
+pub(super) fn given_work_dir(body: &Body) -> Result<Option<String>, CallFailure> {
+    for name in WORK_DIR_KEYS {
         match text_of(body, name).map_err(malformed)? {
-            Some(path) if path.starts_with('/') && !path.contains('\0') => return Ok(path),
+            Some(path) if path.starts_with('/') && !path.contains('\0') => return Ok(Some(path)),
             Some(path) => {
                 let why = format!("'{path}' is not an absolute path");
                 return Err(CallFailure::malformed(name, why));
@@ -183,14 +182,16 @@ fn work_dir(body: &Body) -> Result<String, CallFailure> {
             None => {}
         }
     }
-    let why = "the job has no current_working_directory, where it is to run";
-    let status = Status::INTERNAL_ERROR;
-    Err(CallFailure::numbered(
-        status,
-        errno::NO_WORK_DIR,
-        names[0],
-        why,
-    ))
+    Ok(None)
+}
+
+fn work_dir(body: &Body) -> Result<String, CallFailure> {
+    let missing = || {
+        let why = "the job has no current_working_directory, where it is to run";
+        let status = Status::INTERNAL_ERROR;
+        CallFailure::numbered(status, errno::NO_WORK_DIR, WORK_DIR_KEYS[0], why)
+    };
+    given_work_dir(body)?.ok_or_else(missing)
 }
 
 fn arguments(body: &Body) -> Result<Vec<String>, CallFailure> {

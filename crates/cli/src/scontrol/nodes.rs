@@ -9,7 +9,7 @@ use muster_model::node_state::InitialState;
 ///
 /// # Errors
 /// What is wrong with it.
-pub(super) fn creation(words: &[String]) -> Result<UserCommand, String> {
+pub(crate) fn creation(words: &[String]) -> Result<UserCommand, String> {
     let mut words = words.to_vec();
     if let [entity, name, ..] = words.as_slice()
         && !entity.contains('=')

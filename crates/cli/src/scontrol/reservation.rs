@@ -157,6 +157,14 @@ pub(crate) fn of_words(words: &[String]) -> Result<ReservationAsk, String> {
     made.map_err(|ReservationError(text)| text)
 }
 
+/// A change of a reservation, of words as of `scontrol update ReservationName=`.
+///
+/// # Errors
+/// What is wrong with them, in scontrol's words.
+pub(crate) fn change_of_words(words: &[String]) -> Result<ReservationAsk, String> {
+    read(words, &now(), true).map_err(|ReservationError(text)| text)
+}
+
 fn now() -> Zoned {
     Zoned::now()
 }

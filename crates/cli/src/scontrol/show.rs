@@ -9,19 +9,21 @@ mod topology;
 
 use crate::connect::Client;
 use crate::listing::context::Ctx;
-use crate::listing::document::Dialect;
+use crate::listing::document::{Dialect, print_document};
 use crate::listing::job::JobRow;
 use crate::listing::job_names::{parse_job, rows_of};
 use crate::listing::node::NodeView;
 use crate::listing::query::{self, Jobs};
 use crate::listing::step_fields::StepRow;
 use crate::listing::{
-    Failure, complain, failed_call, job_document, node_document, own_step, print, reservation,
+    Failure, complain, failed_call, job_document, license_document, node_document, own_step, print,
+    reservation,
 };
 use crate::options::Status;
 use job::RecordStyle;
 use muster_model::hostlist;
 use muster_model::ids::{JobId, StepNo};
+use muster_model::licenses::License;
 use muster_model::private_data::PrivateData;
 use muster_proto::client::JobFilter;
 use std::collections::HashSet;
@@ -39,10 +41,8 @@ pub(crate) struct ScontrolFlags {
     pub all: bool,
     /// `--hide`: no hidden partitions.
     pub hide: bool,
-    /// `--json`.
-    pub json: bool,
-    /// `--yaml`.
-    pub yaml: bool,
+    /// `--json`, `--yaml`: as a document of this layout.
+    pub dialect: Option<Dialect>,
     /// `-v`: how many records there are, and since when, is said.
     pub verbose: bool,
     /// `-Q`: no complaints.
@@ -55,10 +55,6 @@ impl ScontrolFlags {
             one_line: self.one_liner,
             details: self.details,
         }
-    }
-
-    fn dialect(self) -> Option<Dialect> {
-        (self.json || self.yaml).then(|| Dialect::newest(self.yaml))
     }
 }
 
@@ -168,11 +164,13 @@ fn show(words: &[String], flags: ScontrolFlags) -> Result<(), Failure> {
             "scontrol: error: show {what} is not supported: {why}"
         )));
     }
-    if flags.dialect().is_some()
-        && !matches!(entity, Entity::Job | Entity::Node | Entity::Partition)
-    {
+    let has_document = matches!(
+        entity,
+        Entity::Job | Entity::Node | Entity::Partition | Entity::Reservation | Entity::Licenses
+    );
+    if flags.dialect.is_some() && !has_document {
         return Err(Failure::new(format!(
-            "scontrol: error: show {what}: --json and --yaml are there for jobs, nodes and partitions"
+            "scontrol: error: show {what}: --json and --yaml are there for jobs, nodes, partitions, reservations and licenses"
         )));
     }
     match entity {
@@ -182,7 +180,10 @@ fn show(words: &[String], flags: ScontrolFlags) -> Result<(), Failure> {
         Entity::Step => steps(which, flags),
         Entity::Config => config(),
         Entity::Daemons => daemons(),
-        Entity::Reservation => reservation::show(which, flags.one_liner, flags.quiet),
+        Entity::Reservation => match flags.dialect {
+            Some(dialect) => reservation::show_document(which, dialect),
+            None => reservation::show(which, flags.one_liner, flags.quiet),
+        },
         Entity::Topology => topology(which),
         Entity::Hostnames => hostnames(which),
         Entity::Hostlist => host_list(which, hostlist::compress),
@@ -227,7 +228,7 @@ fn jobs(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> {
             missing = Some((*word, task.is_some() || component.is_some()));
         }
     }
-    if let Some(dialect) = flags.dialect() {
+    if let Some(dialect) = flags.dialect {
         job_document::write(&mut out, dialect, &rows, &ctx);
     } else {
         for row in &rows {
@@ -318,13 +319,13 @@ fn nodes(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> {
     });
     let shown: Vec<NodeView<'_>> = views.collect();
     let mut out = String::new();
-    match flags.dialect() {
+    match flags.dialect {
         Some(dialect) => node_document::write_nodes(&mut out, dialect, &shown, &ctx),
         None => shown
             .iter()
             .for_each(|v| node::write_node(&mut out, v, &ctx, flags.style())),
     }
-    if which.is_none() && shown.is_empty() && flags.dialect().is_none() {
+    if which.is_none() && shown.is_empty() && flags.dialect.is_none() {
         out.push_str("No nodes in the system\n");
     }
     finish(out, &missing, flags)
@@ -354,13 +355,13 @@ fn partitions(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> 
         let (now, count) = (ctx.now.unix_s(), shown.len());
         out.push_str(&format!("last_update_time={now}, records={count}\n"));
     }
-    match flags.dialect() {
+    match flags.dialect {
         Some(dialect) => node_document::write_partitions(&mut out, dialect, &shown, &ctx),
         None => shown
             .iter()
             .for_each(|p| node::write_partition(&mut out, p, &ctx, flags.style())),
     }
-    if which.is_none() && shown.is_empty() && flags.dialect().is_none() {
+    if which.is_none() && shown.is_empty() && flags.dialect.is_none() {
         out.push_str("No partitions in the system\n");
     }
     finish(out, &missing, flags)
@@ -370,9 +371,17 @@ fn licenses(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> {
     let failed = failed_call("slurm_load_licenses");
     let mut client = Client::connect().map_err(&failed)?;
     let all = query::licenses(&mut client).map_err(&failed)?;
+    let wanted = |name: &str| which.is_none_or(|w| w == name);
+    if let Some(dialect) = flags.dialect {
+        let ctx = Ctx::new(&client.endpoint.cluster);
+        let shown: Vec<&License> = all.iter().filter(|l| wanted(&l.name)).collect();
+        print_document(dialect, "scontrol", &ctx, |w| {
+            license_document::write(w, &shown);
+        });
+        return Ok(());
+    }
     let between = if flags.one_liner { " " } else { "\n    " };
     let mut out = String::new();
-    let wanted = |name: &str| which.is_none_or(|w| w == name);
     for license in all.iter().filter(|l| wanted(&l.name)) {
         let _ = writeln!(
             out,

@@ -31,9 +31,13 @@ pub(crate) static SPEC: Spec = Spec {
             .stored("they are always shown"),
         flag("help", "print this help").short('h'),
         flag("hide", "no hidden partitions (the default)"),
-        opt("json", "VERSION", "show as JSON")
-            .optional()
-            .partly("jobs, nodes and partitions, in the newest version only"),
+        opt(
+            "json",
+            "VERSION",
+            "show as JSON, in this version; list: versions there are",
+        )
+        .optional()
+        .partly("jobs, nodes, partitions, reservations and licenses"),
         flag("local", "jobs of this cluster only").stored(NO_FEDERATION),
         flag("oneliner", "each record on one line").short('o'),
         flag("quiet", "print errors only").short('Q'),
@@ -44,9 +48,9 @@ pub(crate) static SPEC: Spec = Spec {
         flag("usage", "print a short summary"),
         flag("verbose", "say more").short('v'),
         flag("version", "print the version").short('V'),
-        opt("yaml", "VERSION", "show as YAML")
+        opt("yaml", "VERSION", "show as YAML, in this version")
             .optional()
-            .partly("jobs, nodes and partitions, in the newest version only"),
+            .partly("jobs, nodes, partitions, reservations and licenses"),
     ],
     variables: &[("SCONTROL_ALL", "all")],
     notes: "\

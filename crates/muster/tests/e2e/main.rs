@@ -70,3 +70,4 @@ mod tree;
 mod trust;
 mod verifier;
 mod watch;
+mod webhooks;

@@ -152,3 +152,44 @@ fn reports_are_tables_csv_and_pictures_and_wrong_words_are_named() {
         );
     }
 }
+
+#[test]
+fn a_report_of_a_month_is_sent_by_the_mail_program() {
+    let cluster = with_jobs();
+    cluster.write(
+        "mail",
+        "#!/bin/sh\nfor word; do echo \"$word\"; done >mailed; cat >>mailed; exit 0\n",
+    );
+    cluster.ok("chmod 755 mail");
+    let conf = cluster.path("slurm.conf");
+    let text = std::fs::read_to_string(&conf).unwrap();
+    let mail = cluster.dir.join("mail");
+    std::fs::write(&conf, format!("{text}\nMailProg={}\n", mail.display())).unwrap();
+    let printed = cluster
+        .ok("muster report --by state --columns runs --month=this --mail root,ada@example.org");
+    assert_eq!(printed, "");
+    let mailed = cluster.read("mailed");
+    let lines: Vec<&str> = mailed.lines().collect();
+    assert_eq!(lines[0], "-s");
+    let month = cluster.ok("date +%Y-%m-01T00:00:00");
+    assert!(lines[1].contains(&month), "{mailed}");
+    assert_eq!(lines[2..4], ["root", "ada@example.org"]);
+    assert!(
+        mailed.contains("COMPLETED") && mailed.contains("total"),
+        "{mailed}"
+    );
+    // Nothing has ended in the month before.
+    let last = cluster.ok("muster report --by state --columns runs --month=last --format csv");
+    assert_eq!(last.trim(), "state,runs");
+    cluster.write("mail", "#!/bin/sh\nexit 4\n");
+    for options in [
+        "--mail root",
+        "--mail -froot",
+        "--mail ''",
+        "--month=soon",
+        "--month=2026-13",
+    ] {
+        let refused = cluster.run(&format!("muster report {options}"));
+        assert!(refused.code != 0 && refused.out.is_empty(), "{refused:?}");
+    }
+}

@@ -1,5 +1,7 @@
 //! slurmrestd before a real controller: requests over its socket, with tokens of users.
 
+mod changes;
+mod commands;
 mod events;
 mod long;
 mod own_paths;

@@ -287,6 +287,11 @@ impl NodeSteps {
         self.is_quiet() && self.parts.is_empty() && self.used.is_empty()
     }
 
+    /// Parts of steps that are here.
+    pub(super) fn count(&self) -> usize {
+        self.parts.len()
+    }
+
     /// Nothing is being started, and nothing waits.
     pub(super) fn is_quiet(&self) -> bool {
         self.starting.is_empty() && self.early.is_empty()

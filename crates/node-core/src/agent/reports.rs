@@ -98,6 +98,11 @@ impl Reports {
         self.queue.is_empty()
     }
 
+    /// How many wait to be acknowledged.
+    pub(super) fn count(&self) -> usize {
+        self.queue.len()
+    }
+
     /// Whether the end of a step waits to be acknowledged.
     pub(super) fn has_step_end(&self, attempt: JobAttempt, step: StepNo) -> bool {
         let ended = AttemptStep::new(attempt, step);

@@ -13,6 +13,36 @@ pub fn held_parts(agent: &Agent) -> impl Iterator<Item = (JobAttempt, StepNo, &s
     agent.steps.led.held_parts()
 }
 
+/// What the agent says of itself to whom it does not know.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AgentCounts {
+    /// The site wants that.
+    pub has_metrics: bool,
+    /// The controller is connected.
+    pub is_controller_up: bool,
+    /// The launcher is connected, and has said which jobs it knows.
+    pub is_launcher_up: bool,
+    /// Jobs on the node.
+    pub jobs: usize,
+    /// Parts of steps on the node.
+    pub steps: usize,
+    /// Reports that the controller has not acknowledged.
+    pub reports: usize,
+}
+
+/// Counts of the moment.
+pub fn counts(agent: &Agent) -> AgentCounts {
+    let state = &agent.state;
+    AgentCounts {
+        has_metrics: state.node.settings.has_metrics,
+        is_controller_up: state.is_controller_up,
+        is_launcher_up: state.is_synced,
+        jobs: state.jobs.iter().count(),
+        steps: agent.steps.node_steps.count(),
+        reports: state.reports.count(),
+    }
+}
+
 /// Jobs, operations and reports that are unfinished, by kind; none for an idle agent.
 pub fn unfinished(agent: &Agent) -> impl Iterator<Item = &'static str> {
     let all = [

@@ -6,6 +6,7 @@ use super::closing::{Sender, Streams};
 use super::controller::ControllerLink;
 use super::launcher_link::LauncherOutlet;
 use super::listener::Asker;
+use super::page::{self, AboutAgent};
 use super::peers::Peers;
 use super::quota::{Charge, Precedence};
 use super::relay_link::Question;
@@ -20,6 +21,7 @@ use muster_model::audit::SUMMARY_MS;
 use muster_model::ids::{AttemptStep, JobAttempt};
 use muster_model::refusal::Refusal;
 use muster_model::time::Timestamp;
+use muster_node_core::agent::view;
 use muster_node_core::agent::{
     self, Agent, AgentConfig, ChannelRefusal, ClientRequest, ConnId, DialId, PeerRequestId,
     RequestId, StdioId, StepdChannelId, Timer,
@@ -150,6 +152,15 @@ impl Executor {
         }
     }
 
+    /// What pages say of this agent.
+    fn about(&self) -> AboutAgent<'_> {
+        AboutAgent {
+            node: &self.options.name,
+            started: self.started,
+            counts: view::counts(&self.agent),
+        }
+    }
+
     pub(super) fn is_stopping(&self) -> bool {
         self.is_stopping
     }
@@ -204,6 +215,11 @@ impl Executor {
             Input::ChannelGone(gone) => {
                 self.questions.remove(&gone.number);
                 gone.forget();
+                None
+            }
+            Input::PageAsked(question) => {
+                let (status, text) = page::text(question.page, &self.about());
+                question.answer(status, text);
                 None
             }
             Input::Denied(audited, refusal) => {

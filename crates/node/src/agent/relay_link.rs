@@ -4,7 +4,7 @@
 use super::Input;
 use super::listener::{Caller, CallerOf, Server};
 use crate::relay::STRANGER_MAX;
-use crate::relay::control::{Control, JobAgent, ToAgent, ToRelay};
+use crate::relay::control::{AgentPage, Control, JobAgent, ToAgent, ToRelay};
 use muster_channel::SECRET;
 use muster_node_core::agent::{ChannelPeer, ChannelTarget};
 use muster_proto::frame;
@@ -30,6 +30,28 @@ pub(super) struct Question {
     pub(super) credential: JobCredential,
     link: RelayLink,
     place: Place,
+}
+
+/// A question about the agent itself.
+#[derive(Debug)]
+pub(super) struct PageQuestion {
+    number: u64,
+    pub(super) page: AgentPage,
+    link: RelayLink,
+    place: Place,
+}
+
+impl PageQuestion {
+    /// Answers with a status of HTTP and a text.
+    pub(super) fn answer(self, status: u16, text: String) {
+        let number = self.number;
+        let answer = ToRelay::Page {
+            number,
+            status,
+            text,
+        };
+        self.link.send(answer, self.place);
+    }
 }
 
 /// A place for one message of the relay among [`VERIFIED_MAX`].
@@ -193,6 +215,14 @@ async fn serve(
                     link.send(ToRelay::Refused { number, why }, place);
                 }
             },
+            ToAgent::Page(number, page) => {
+                let _ = inputs.send(Input::PageAsked(PageQuestion {
+                    number,
+                    page,
+                    link: link.clone(),
+                    place,
+                }));
+            }
             ToAgent::Connected(number, from) => {
                 let entry = link.verified().remove(&number);
                 if let (Some(entry), Some(stream)) = (entry, with) {

@@ -41,6 +41,21 @@ pub(crate) enum ToAgent {
     /// The stranger has disconnected, or has no key.
     #[n(2)]
     Gone(#[n(0)] u64),
+    /// Question: what does the agent say of itself?
+    #[n(3)]
+    Page(#[n(0)] u64, #[n(1)] AgentPage),
+}
+
+/// What anybody may ask an agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Validate)]
+#[cbor(index_only)]
+pub(crate) enum AgentPage {
+    /// Whether it is connected with its controller and its launcher.
+    #[n(0)]
+    Ready,
+    /// Counts for Prometheus.
+    #[n(1)]
+    Metrics,
 }
 
 /// The agent of another node, as far as the holder of a job's key can claim it.
@@ -86,6 +101,16 @@ pub(crate) enum ToRelay {
         number: u64,
         #[n(1)]
         why: String,
+    },
+    /// What the agent says of itself, with a status of HTTP.
+    #[n(2)]
+    Page {
+        #[n(0)]
+        number: u64,
+        #[n(1)]
+        status: u16,
+        #[n(2)]
+        text: String,
     },
 }
 

@@ -2,7 +2,7 @@
 //! by the schema that the description gives for it. With `UPDATE_DOCS=1` the schemas are worked out anew from the answers, and
 //! kept in crates/cli/src/rest/shapes.json, which the description is made of.
 
-use super::{OWNER, Rest, job};
+use super::{OWNER, Rest, User, job};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -185,7 +185,7 @@ fn answers_are_as_the_description_says() {
         let named = path
             .replace(
                 "{job_id}",
-                if path.starts_with("/slurmdb") {
+                if path.starts_with("/slurmdb") || path.contains("/resources/") {
                     "1"
                 } else {
                     "2"
@@ -248,6 +248,9 @@ fn answers_are_as_the_description_says() {
         ] {
             seen.insert((name.to_owned(), version), shape);
         }
+        for (name, shape) in made(&root, version) {
+            seen.insert((name.to_owned(), version), shape);
+        }
         if version > 38 {
             let chosen = root
                 .delete(&format!("/slurm/v0.0.{version}/jobs?jobs=99"))
@@ -268,6 +271,43 @@ fn answers_are_as_the_description_says() {
             wrong.join("\n")
         );
     }
+}
+
+/// Answers of paths that make things, of the versions that have them.
+fn made(root: &User<'_>, version: u32) -> Vec<(&'static str, Value)> {
+    let post = |area: &str, path: &str, body: &Value| {
+        let path = format!("/{area}/v0.0.{version}/{path}");
+        shape(&root.post(&path, body).ok())
+    };
+    let mut all = Vec::new();
+    if version >= 41 {
+        let body = json!({"job": {"hold": true}});
+        all.push((
+            "openapi_job_alloc_resp",
+            post("slurm", "job/allocate", &body),
+        ));
+    }
+    if version >= 43 {
+        let body = json!({"name": "r", "users": ["root"], "accounts": ["physics"], "comment": "c",
+            "partition": "batch", "node_list": ["n2"], "flags": ["MAINT"]});
+        let body = json!({"reservations": [body]});
+        let groups = json!({"type": "array", "items": {"type": "string"}});
+        let mut answer = post("slurm", "reservations", &body);
+        answer["properties"]["reservations"]["items"]["properties"]["groups"] = groups;
+        all.push(("openapi_reservation_mod_resp", answer));
+    }
+    if version >= 44 {
+        let body = json!({"comment": {"job": "x"}});
+        all.push(("openapi_job_modify_resp", post("slurmdb", "job/1", &body)));
+        let body = json!({"hostlist": "n[1-2]"});
+        all.push((
+            "openapi_hostnames_req_resp",
+            post("util", "hostnames", &body),
+        ));
+        let body = json!({"hostnames": ["n1"]});
+        all.push(("openapi_hostlist_req_resp", post("util", "hostlist", &body)));
+    }
+    all
 }
 
 /// Every answer may have errors and warnings, and most of these have none.

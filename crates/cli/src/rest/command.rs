@@ -1,0 +1,87 @@
+//! Documents that commands print with `--json` and `--yaml`: what slurmrestd answers at a path, asked over the command's own
+//! connection.
+
+use super::call::{Call, CallPeers, Connect};
+use super::http::{AnswerSink, Caller, Method, Request, Status};
+use super::route;
+use super::{GivenConnection, QueryPairs};
+use crate::connect::Client;
+use crate::listing::document::{Asker, Dialect};
+use crate::listing::{self, Failure};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+
+/// A document, by where slurmrestd has it.
+pub(crate) struct CommandDocument<'a> {
+    /// Who prints it.
+    pub(crate) command: &'static str,
+    /// `slurm` or `slurmdb`.
+    pub(crate) area: &'a str,
+    /// The path behind the version.
+    pub(crate) path: String,
+    /// Conditions.
+    pub(crate) query: QueryPairs,
+}
+
+/// A name as a part of a path.
+pub(crate) fn part(name: &str) -> String {
+    utf8_percent_encode(name, NON_ALPHANUMERIC).to_string()
+}
+
+impl CommandDocument<'_> {
+    /// Prints it.
+    ///
+    /// # Errors
+    /// There is none in this version, or the controller refuses it.
+    pub(crate) fn print(self, client: Client, dialect: Dialect) -> Result<(), Failure> {
+        let command = self.command;
+        let failed = |why: &str| Failure::new(format!("{command}: error: {why}"));
+        let version = dialect.number();
+        let path = format!("/{}/v0.0.{version}/{}", self.area, self.path);
+        let caller = Caller::default();
+        let request = Request {
+            method: Method::Get,
+            path: &path,
+            query: "",
+            body: b"",
+            yaml: dialect.is_yaml(),
+            caller: &caller,
+        };
+        let found = route::read_path(&path).and_then(|words| route::find(&words, Method::Get));
+        let found = found.map_err(|_| failed(&format!("v0.0.{version} has no such document")))?;
+        let mut connection = GivenConnection(Some(client));
+        let mut sink = StandardOutput;
+        let peers = CallPeers {
+            connect: &mut connection as &mut dyn Connect,
+            sink: &mut sink,
+        };
+        let asked = (Asker::default(), &request);
+        let mut call = Call::new(found.target, self.query, Value::Null, asked, peers);
+        call.command = command;
+        match (found.handler)(&mut call) {
+            Ok(document) => {
+                if let Some(answer) = call.finish(Ok(document)) {
+                    listing::print(&answer.body);
+                }
+                Ok(())
+            }
+            Err(failure) => Err(failed(&failure.problem.description)),
+        }
+    }
+}
+
+/// Where long documents go.
+struct StandardOutput;
+
+impl AnswerSink for StandardOutput {
+    fn begin(&mut self, _: Status, _: &'static str) {}
+
+    fn send(&mut self, part: String) -> bool {
+        listing::print(&part);
+        true
+    }
+
+    fn finish(&mut self) {}
+
+    fn fail(&mut self) {}
+}

@@ -1,0 +1,282 @@
+//! Notices on disk until they are sent: a file for some megabytes of them, which goes once all of it was taken. A line has the event's
+//! position and the notice. Files are only appended to; a controller begins a file of its own when it starts, so a line that was cut
+//! off when the machine stopped is the last of its file.
+
+use log::error;
+use muster_journal::Position;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Bytes of one file.
+const FILE_BYTES_MAX: u64 = 4 << 20;
+/// Files of one webhook; with more, the oldest goes, sent or not.
+const FILES_MAX: usize = 16;
+
+/// What the thread that writes and the one that sends have in common.
+pub(super) struct SpoolState {
+    inner: Mutex<SpoolProgress>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+pub(super) struct SpoolProgress {
+    /// The file that is appended to.
+    pub(super) file: u64,
+    /// Bytes of it that are there to be read.
+    pub(super) bytes: u64,
+    /// The one that sends is to look at its settings, or to end.
+    pub(super) is_called: bool,
+}
+
+impl SpoolState {
+    pub(super) fn lock(&self) -> MutexGuard<'_, SpoolProgress> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes the one that sends.
+    pub(super) fn call(&self) {
+        self.lock().is_called = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until there is something else to be read than was seen (file, bytes), at most so long; an absent time is no bound.
+    pub(super) fn wait(&self, seen: (u64, u64), most: Option<std::time::Duration>) {
+        let is_idle =
+            |inner: &mut SpoolProgress| !inner.is_called && (inner.file, inner.bytes) == seen;
+        let inner = self.lock();
+        let mut inner = match most {
+            None => self
+                .changed
+                .wait_while(inner, is_idle)
+                .unwrap_or_else(PoisonError::into_inner),
+            Some(most) => {
+                // A pause after a failure ends for settings alone, not for further notices.
+                let waits = |inner: &mut SpoolProgress| !inner.is_called;
+                let woken = self.changed.wait_timeout_while(inner, most, waits);
+                woken.unwrap_or_else(PoisonError::into_inner).0
+            }
+        };
+        inner.is_called = false;
+    }
+}
+
+/// Appends notices of one webhook.
+pub(super) struct Spool {
+    folder: PathBuf,
+    name: String,
+    number: u64,
+    open: Option<File>,
+    bytes: u64,
+    is_dirty: bool,
+    has_failed: bool,
+    state: Arc<SpoolState>,
+}
+
+/// Makes the folder, closed to others.
+pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+}
+
+/// Writes a small file that is there as a whole or as it was before.
+pub(super) fn write_whole(path: &Path, text: &str) -> io::Result<()> {
+    let new = path.with_extension("new");
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&new)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    match path.parent() {
+        Some(folder) => File::open(folder)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+/// The file of a webhook with this number.
+pub(super) fn file_of(folder: &Path, name: &str, number: u64) -> PathBuf {
+    folder.join(format!("{name}.{number:012}"))
+}
+
+/// Numbers of the files of a webhook, the oldest first.
+pub(super) fn numbers(folder: &Path, name: &str) -> Vec<u64> {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let number = |file: fs::DirEntry| {
+        let file = file.file_name();
+        let digits = file.to_str()?.strip_prefix(name)?.strip_prefix('.')?;
+        let is_number = digits.len() == 12 && digits.bytes().all(|b| b.is_ascii_digit());
+        digits.parse().ok().filter(|_| is_number)
+    };
+    let mut numbers: Vec<u64> = entries.flatten().filter_map(number).collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+/// A line's position and notice, if it is whole.
+pub(super) fn parse(line: &str) -> Option<(Position, &str)> {
+    let (position, notice) = line.strip_suffix('\n')?.split_once(' ')?;
+    Some((position.parse().ok()?, notice))
+}
+
+/// The event of the last notice of a webhook that is on disk.
+pub(super) fn last_event(folder: &Path, name: &str) -> Option<Position> {
+    numbers(folder, name).into_iter().rev().find_map(|number| {
+        let text = fs::read(file_of(folder, name, number)).ok()?;
+        let text = String::from_utf8_lossy(&text);
+        let lines = text.split_inclusive('\n');
+        lines.rev().find_map(parse).map(|(position, _)| position)
+    })
+}
+
+impl Spool {
+    /// Begins a file after those that there are.
+    pub(super) fn open(folder: &Path, name: &str) -> Spool {
+        let number = numbers(folder, name).last().map_or(0, |last| last + 1);
+        Spool {
+            folder: folder.to_owned(),
+            name: name.to_owned(),
+            number,
+            open: None,
+            bytes: 0,
+            is_dirty: false,
+            has_failed: false,
+            state: Arc::new(SpoolState {
+                inner: Mutex::new(SpoolProgress {
+                    file: number,
+                    ..SpoolProgress::default()
+                }),
+                changed: Condvar::new(),
+            }),
+        }
+    }
+
+    /// What it shares with the one that sends.
+    pub(super) fn state(&self) -> Arc<SpoolState> {
+        Arc::clone(&self.state)
+    }
+
+    /// Adds a notice. One that the disk does not take is lost, which is logged once.
+    pub(super) fn append(&mut self, position: Position, notice: &str) {
+        let line = format!("{position} {notice}\n");
+        match self.write(line.as_bytes()) {
+            Ok(()) => {
+                (self.is_dirty, self.has_failed) = (true, false);
+            }
+            Err(e) => {
+                // Half a line may be there, after which nothing is read.
+                self.next_file();
+                if !std::mem::replace(&mut self.has_failed, true) {
+                    error!(
+                        "webhook {}: notices are lost: {}: {e}",
+                        self.name,
+                        self.folder.display()
+                    );
+                }
+            }
+        }
+    }
+
+    fn write(&mut self, line: &[u8]) -> io::Result<()> {
+        if self.bytes >= FILE_BYTES_MAX {
+            self.sync();
+            self.next_file();
+        }
+        let file = match &mut self.open {
+            Some(file) => file,
+            None => {
+                let path = file_of(&self.folder, &self.name, self.number);
+                let mut options = OpenOptions::new();
+                options.append(true).create_new(true).mode(0o600);
+                self.open.insert(options.open(path)?)
+            }
+        };
+        file.write_all(line)?;
+        self.bytes += line.len() as u64;
+        Ok(())
+    }
+
+    fn next_file(&mut self) {
+        (self.open, self.bytes) = (None, 0);
+        self.number += 1;
+        let all = numbers(&self.folder, &self.name);
+        let beyond = (all.len() + 1).saturating_sub(FILES_MAX);
+        for number in &all[..beyond.min(all.len())] {
+            let path = file_of(&self.folder, &self.name, *number);
+            let lines =
+                fs::read(&path).map_or(0, |text| text.iter().filter(|b| **b == b'\n').count());
+            error!(
+                "webhook {}: it takes nothing, and its oldest {lines} notices are lost",
+                self.name
+            );
+            let _ = fs::remove_file(path);
+        }
+        let mut inner = self.state.lock();
+        (inner.file, inner.bytes) = (self.number, 0);
+    }
+
+    /// Everything is on disk, and may be sent.
+    pub(super) fn sync(&mut self) {
+        if !std::mem::take(&mut self.is_dirty) {
+            return;
+        }
+        if let Some(Err(e)) = self.open.as_ref().map(File::sync_data) {
+            error!("webhook {}: {}: {e}", self.name, self.folder.display());
+        }
+        let mut inner = self.state.lock();
+        (inner.file, inner.bytes) = (self.number, self.bytes);
+        drop(inner);
+        self.state.changed.notify_all();
+    }
+
+    /// The webhook is gone: so are its files. It is not kept.
+    pub(super) fn remove(&self) -> bool {
+        for number in numbers(&self.folder, &self.name) {
+            let _ = fs::remove_file(file_of(&self.folder, &self.name, number));
+        }
+        let _ = fs::remove_file(super::delivery::done_file(&self.folder, &self.name));
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notices_are_kept_in_files_of_which_the_oldest_go() {
+        let folder = std::env::temp_dir().join(format!("muster-spool.{}", std::process::id()));
+        make_folder(&folder).unwrap();
+        let mut spool = Spool::open(&folder, "a");
+        let notice = "x".repeat(1 << 20);
+        for position in 1..=200 {
+            spool.append(position, &notice);
+        }
+        spool.sync();
+        let found = numbers(&folder, "a");
+        assert!(found.len() <= FILES_MAX && found[0] > 0, "{found:?}");
+        assert_eq!(last_event(&folder, "a"), Some(200));
+        // What was cut off is not read, and the next controller writes elsewhere.
+        let last = file_of(&folder, "a", *found.last().unwrap());
+        let mut torn = OpenOptions::new().append(true).open(last).unwrap();
+        torn.write_all(b"201 {\"id").unwrap();
+        assert_eq!(last_event(&folder, "a"), Some(200));
+        let mut again = Spool::open(&folder, "a");
+        again.append(202, "{}");
+        again.sync();
+        assert_eq!(last_event(&folder, "a"), Some(202));
+        assert_eq!(last_event(&folder, "b"), None);
+        again.remove();
+        assert!(numbers(&folder, "a").is_empty());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

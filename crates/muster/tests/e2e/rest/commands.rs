@@ -1,0 +1,96 @@
+//! What commands print with `--json` is what slurmrestd answers.
+
+use super::{OWNER, Rest};
+use serde_json::Value;
+
+const CONF: &str = "Licenses=matlab:10\nPriorityType=priority/multifactor\nNodeName=n1 CPUs=4 RealMemory=1000\n\
+    PartitionName=batch Nodes=n1 Default=YES State=UP\n";
+
+/// A document without what says who asked, and when.
+fn main_part(text: &str) -> Value {
+    let mut document: Value = serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"));
+    for key in ["meta", "last_update"] {
+        document.as_object_mut().unwrap().remove(key);
+    }
+    document
+}
+
+#[test]
+fn commands_print_the_documents_of_slurmrestd() {
+    let Some(rest) = Rest::start(CONF) else {
+        return;
+    };
+    let (c, root) = (&rest.cluster, rest.of("root"));
+    c.ok(&format!(
+        "sacctmgr -i add account physics; sacctmgr -i add qos fast priority=5; \
+         sacctmgr -i add user {OWNER} account=physics fairshare=5 wckeys=k"
+    ));
+    c.ok("scontrol create reservation=r nodes=n1 users=root starttime=now+1hour duration=10");
+    for (command, path) in [
+        ("sacctmgr show accounts", "/slurmdb/V/accounts"),
+        (
+            "sacctmgr list account physics",
+            "/slurmdb/V/account/physics",
+        ),
+        (
+            "sacctmgr show assoc user=daemon",
+            "/slurmdb/V/associations?user=daemon",
+        ),
+        ("sacctmgr show users", "/slurmdb/V/users"),
+        ("sacctmgr show qos fast", "/slurmdb/V/qos/fast"),
+        ("sacctmgr show wckeys", "/slurmdb/V/wckeys"),
+        ("sacctmgr show clusters", "/slurmdb/V/clusters"),
+        ("sacctmgr show tres", "/slurmdb/V/tres"),
+        ("sacctmgr show configuration", "/slurmdb/V/config"),
+        ("sshare -a", "/slurm/V/shares"),
+        (
+            "sshare -A physics -u daemon",
+            "/slurm/V/shares?accounts=physics&users=daemon",
+        ),
+        ("scontrol show reservations", "/slurm/V/reservations"),
+        ("scontrol show res r", "/slurm/V/reservation/r"),
+        ("scontrol show licenses", "/slurm/V/licenses"),
+    ] {
+        for version in ["v0.0.42", "v0.0.45"] {
+            let (name, words) = command.split_once(' ').unwrap();
+            let printed = c.ok(&format!("{name} --json={version} {words}"));
+            let answered = root.get(&path.replace('V', version));
+            answered.ok();
+            assert_eq!(main_part(&printed), main_part(&answered.body), "{command}");
+        }
+    }
+    let counters = main_part(&c.ok("sdiag --json"));
+    assert!(
+        counters["statistics"]["jobs_submitted"].is_u64(),
+        "{counters}"
+    );
+    let old = main_part(&c.ok("sdiag --json=v0.0.38"));
+    assert!(old["statistics"].is_object(), "{old}");
+    let yaml = c.ok("sacctmgr --yaml show account physics");
+    assert!(
+        yaml.starts_with("---\n") && yaml.contains("physics"),
+        "{yaml}"
+    );
+    for command in ["sacctmgr", "sshare", "sdiag", "scontrol"] {
+        assert!(
+            c.ok(&format!("{command} --json=list"))
+                .contains("data_parser/v0.0.45")
+        );
+        let refused = c.run(&format!("{command} --json=v0.0.1 show accounts"));
+        assert_eq!((refused.code, refused.out.as_str()), (1, ""), "{refused:?}");
+    }
+    for words in [
+        "show events",
+        "add account x",
+        "show users adminlevel=None",
+        "show account nobody",
+    ] {
+        let refused = c.run(&format!("sacctmgr --json -i {words}"));
+        assert!(
+            refused.code != 0 && refused.err.contains("sacctmgr: error:"),
+            "{refused:?}"
+        );
+    }
+    assert_eq!(c.run("sshare --json=v0.0.38").code, 1);
+    assert_eq!(c.run("scontrol --json show config").code, 1);
+}
