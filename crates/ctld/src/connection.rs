@@ -1,6 +1,7 @@
 //! One client connection: frames in, frames out, identity from the socket. Requests of a connection are answered in
 //! order; waits and holds are answered whenever their time comes.
 
+mod archive;
 mod audit;
 mod changes;
 mod held;
@@ -347,6 +348,7 @@ impl Connection {
             }
             RequestBody::ForgetNodeKeys(nodes) => self.forget_node_keys(nodes).await,
             RequestBody::NodeKeys => self.list_node_keys().await,
+            RequestBody::Archive(request) => self.archive(request).await,
             RequestBody::Shutdown { nodes } => self.shut_down(nodes).await,
         }
     }

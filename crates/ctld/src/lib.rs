@@ -6,6 +6,7 @@
 pub mod accounted;
 mod accounting;
 mod answer;
+mod archives;
 mod audit;
 mod backlog;
 mod change_turns;
@@ -57,6 +58,7 @@ mod waiting;
 pub mod watchdog;
 pub mod writer;
 
+pub use archives::ARCHIVE_COMMAND;
 pub use connection::name_blobs;
 pub use network::{HttpAnswer, HttpPages};
 pub use run::{Options, run};

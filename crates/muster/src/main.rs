@@ -101,6 +101,7 @@ fn muster(args: &[String]) -> ExitCode {
         "sim" => report(simulate::main(rest)),
         "doctor" => report(doctor::main(rest)),
         "bench" => report(bench::main(rest)),
+        muster_ctld::ARCHIVE_COMMAND => report(slurmdbd::archive_process::main(rest)),
         scratch::guard::COMMAND => report(scratch::guard::main(rest)),
         "why" => muster_cli::why(rest),
         "class" => muster_cli::class(rest),

@@ -3,7 +3,9 @@
 //! nothing connects to it. It purges that file as well ([`purge`]).
 
 mod archive;
+pub(crate) mod archive_process;
 mod purge;
+mod purge_lock;
 
 use crate::conf_owner;
 use crate::daemon::{self, PidFile, Ready, lock_path};

@@ -1,6 +1,7 @@
 //! Clients and the controller.
 
 use crate::acct::{AcctJob, AcctQuery, LoggedTransaction, TransactionQuery};
+use crate::archive::ArchiveRequest;
 use crate::frame::{FrameError, Message};
 pub use crate::request_counts::{HeldBackUser, KindRequests, UserRequests};
 use minicbor::bytes::ByteVec;
@@ -126,6 +127,10 @@ pub enum RequestBody {
     /// Keys and tokens of nodes (`muster node list`): [`Response::NodeKeys`]. Administrator.
     #[n(205)]
     NodeKeys,
+    /// Archives and purges accounting, or takes an archive back (`sacctmgr archive`). Answered by [`Response::Archived`] once it is
+    /// done, which may be minutes. An administrator; root or SlurmUser where it names a directory or a program.
+    #[n(206)]
+    Archive(#[n(0)] ArchiveRequest),
 }
 
 impl Message for Request {
@@ -373,6 +378,9 @@ pub enum Response {
     /// To `NodeKeys`, by name.
     #[n(203)]
     NodeKeys(#[n(0)] Vec<crate::node_trust::NodeKeyRecord>),
+    /// To `Archive`: what was done, a line each.
+    #[n(206)]
+    Archived(#[n(0)] Vec<String>),
     /// To `JobCounts`: of those that the caller may see.
     #[n(420)]
     JobCounts(#[n(0)] Vec<muster_model::job_counts::JobCountGroup>),

@@ -22,6 +22,10 @@ impl From<&RequestBody> for AccessRequest {
             RequestBody::NodeToken { .. } => AccessRequest::NodeToken,
             RequestBody::ForgetNodeKeys(_) => AccessRequest::ForgetNodeKeys,
             RequestBody::NodeKeys => AccessRequest::NodeKeys,
+            RequestBody::Archive(request) => match request.names_places() {
+                true => AccessRequest::ArchiveElsewhere,
+                false => AccessRequest::Archive,
+            },
         }
     }
 }

@@ -39,11 +39,10 @@ const COMMANDS: &[(&str, Status)] = &[
     ("add, modify, delete federation", ONE_CLUSTER),
     ("add, modify, delete resource", ONE_CLUSTER),
     (
-        "archive",
-        Status::Refused(
-            "slurmdbd archives what it purges, and 'muster import archive FILE' on the controller's host takes that back",
-        ),
+        "archive dump",
+        Status::Partly("not by accounts, users, partitions or other conditions on jobs"),
     ),
+    ("archive load", Status::Partly("File=, not Insert=")),
     (
         "shutdown",
         Status::Refused("accounting is a part of the controller; see scontrol shutdown"),

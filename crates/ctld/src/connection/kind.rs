@@ -1,6 +1,7 @@
 //! What sdiag calls requests: Slurm's names of them.
 
 use muster_model::command::UserCommand;
+use muster_proto::archive::ArchiveRequest;
 use muster_proto::client::{Query, RequestBody};
 
 /// The name of a request.
@@ -64,6 +65,8 @@ pub(super) fn kind(body: &RequestBody) -> &'static str {
         RequestBody::NodeToken { .. } | RequestBody::ForgetNodeKeys(_) | RequestBody::NodeKeys => {
             "MUSTER_NODE_KEYS"
         }
+        RequestBody::Archive(ArchiveRequest::Dump(_)) => "DBD_ARCHIVE_DUMP",
+        RequestBody::Archive(ArchiveRequest::Load { .. }) => "DBD_ARCHIVE_LOAD",
         RequestBody::SetDebug(_) => "REQUEST_SET_DEBUG_LEVEL",
         RequestBody::Hold(_) => "REQUEST_RESOURCE_ALLOCATION",
         RequestBody::NodeHello(_) | RequestBody::ServeNode(_) => "MESSAGE_NODE_REGISTRATION_STATUS",

@@ -2,6 +2,7 @@
 
 use muster_model::ids::JobId;
 use muster_model::rights::AccessRequest;
+use muster_proto::archive::ArchiveRequest;
 use muster_proto::client::{Query, RequestBody};
 
 /// A request, and what it is about.
@@ -57,6 +58,11 @@ impl Asked {
             RequestBody::NodeToken { node, .. } => {
                 format!("node {}", node.as_deref().unwrap_or("any"))
             }
+            RequestBody::Archive(ArchiveRequest::Dump(dump)) => {
+                let place = dump.dir.as_ref().or(dump.script.as_ref());
+                place.map_or_else(String::new, |place| format!("archive {place}"))
+            }
+            RequestBody::Archive(ArchiveRequest::Load { file }) => format!("archive {file}"),
             RequestBody::ForgetNodeKeys(nodes) => format!("nodes {}", nodes.join(",")),
         };
         asked

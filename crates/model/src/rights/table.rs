@@ -146,6 +146,9 @@ requests! {
     /// Uses a partition with RootOnly=YES.
     RootOnlyPartition = Part, SlurmUser, "partition with RootOnly=YES";
 
+    /// Has archives of accounting written to a directory, or by a program, that slurmdbd.conf does not name.
+    ArchiveElsewhere = Part, SlurmUser, "sacctmgr archive dump Directory=, Script=";
+
     /// Adds accounts under another.
     AddAccounts = Accounts, Coordinator, "sacctmgr add account";
     /// Changes description, organization or parent of an account.
@@ -264,6 +267,8 @@ requests! {
     ForgetNodeKeys = Connection, Administrator, "muster node forget";
     /// Lists keys and tokens of nodes.
     NodeKeys = Connection, Administrator, "muster node list";
+    /// Archives and purges accounting, or takes an archive back.
+    Archive = Connection, Administrator, "sacctmgr archive dump, load";
     /// Gets a key of its own for a node.
     JoinNode = Connection, TokenBearer, "muster node join";
     /// Gets the configuration, for a host that has none.

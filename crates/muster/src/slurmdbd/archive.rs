@@ -4,6 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use muster_acct::{ArchiveHeader, ArchiveWriter, Archived, Purged, Purger, RowKey};
 use muster_conf::files::FlatSettings;
 use muster_model::time::Timestamp;
+use muster_proto::archive::ArchivedKind;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufWriter, ErrorKind};
@@ -89,6 +90,28 @@ impl ArchiveSettings {
             script: script.map(PathBuf::from),
             cluster: cluster.to_owned(),
         })
+    }
+
+    /// Has rows of a kind archived.
+    pub(super) fn keep(&mut self, kind: ArchivedKind) {
+        self.kept.insert(super::purge::purged(kind));
+    }
+
+    /// Has files written to another directory.
+    pub(super) fn write_to(&mut self, dir: &str) -> Result<()> {
+        ensure!(dir.starts_with('/'), "Directory {dir} is no absolute path");
+        self.dir = dir.into();
+        Ok(())
+    }
+
+    /// Has a program archive.
+    pub(super) fn run_script(&mut self, script: &str) -> Result<()> {
+        ensure!(
+            script.starts_with('/'),
+            "Script {script} is no absolute path"
+        );
+        self.script = Some(script.into());
+        Ok(())
     }
 
     /// Whether rows of a kind go into files here.

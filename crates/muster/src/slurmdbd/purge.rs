@@ -1,12 +1,14 @@
 //! The thread of slurmdbd that purges: at the beginning of each hour, day or month, what is so many of these older.
 
 use super::archive::{ArchiveSettings, FILE_ROWS};
+use super::purge_lock::PurgeLock;
 use anyhow::{Context as _, Result, ensure};
 use jiff::{Span, Unit, Zoned, ZonedRound};
 use muster_acct::{After, Purged, Purger};
 use muster_conf::files::FlatSettings;
 use muster_model::time::Timestamp;
 use muster_node::end_on_panic;
+use muster_proto::archive::{AgeUnit, ArchivedKind, PurgeAge};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -38,11 +40,23 @@ const KEYS: [(&str, Purged); 6] = [
     ("PurgeUsageAfter", Purged::Usage),
 ];
 
+/// Rows of a kind, as the store calls them.
+pub(super) fn purged(kind: ArchivedKind) -> Purged {
+    match kind {
+        ArchivedKind::Events => Purged::Events,
+        ArchivedKind::Jobs => Purged::Jobs,
+        ArchivedKind::Steps => Purged::Steps,
+        ArchivedKind::Suspensions => Purged::Suspensions,
+        ArchivedKind::Transactions => Purged::Transactions,
+        ArchivedKind::Usage => Purged::Usage,
+    }
+}
+
 /// After how long something is purged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Age {
     count: u32,
-    unit: Unit,
+    unit: AgeUnit,
 }
 
 impl Age {
@@ -50,12 +64,8 @@ impl Age {
     pub(super) fn parse(key: &str, text: &str) -> Result<Age> {
         let end = text.find(|c: char| !c.is_ascii_digit());
         let (number, unit) = text.split_at(end.unwrap_or(text.len()));
-        let unit = match unit.to_ascii_lowercase().as_str() {
-            "hour" | "hours" => Unit::Hour,
-            "day" | "days" => Unit::Day,
-            "" | "month" | "months" => Unit::Month,
-            _ => anyhow::bail!("{key}={text}: expected a number of hours, days or months"),
-        };
+        let unit = AgeUnit::named(unit)
+            .with_context(|| format!("{key}={text}: expected a number of hours, days or months"))?;
         let count: u32 = number.parse().with_context(|| format!("{key}={text}"))?;
         ensure!(
             count > 0,
@@ -71,13 +81,13 @@ impl Age {
             .mode(jiff::RoundMode::Trunc);
         let count = i64::from(self.count);
         let at = match self.unit {
-            Unit::Hour => now
+            AgeUnit::Hours => now
                 .round(hour)?
                 .checked_sub(Span::new().try_hours(count)?)?,
-            Unit::Day => now
+            AgeUnit::Days => now
                 .start_of_day()?
                 .checked_sub(Span::new().try_days(count)?)?,
-            _ => now
+            AgeUnit::Months => now
                 .first_of_month()?
                 .start_of_day()?
                 .checked_sub(Span::new().try_months(count)?)?,
@@ -123,6 +133,21 @@ impl PurgeSettings {
             file,
             archive,
         })
+    }
+
+    /// Has rows of a kind purged after another age.
+    pub(super) fn set_age(&mut self, age: PurgeAge) -> Result<()> {
+        ensure!(age.count > 0, "an age of 0 would purge all that is over");
+        let what = purged(age.kind);
+        self.ages.retain(|(own, _)| *own != what);
+        let PurgeAge { count, unit, .. } = age;
+        self.ages.push((what, Age { count, unit }));
+        Ok(())
+    }
+
+    /// What is said of archives.
+    pub(super) fn archive_mut(&mut self) -> &mut ArchiveSettings {
+        &mut self.archive
     }
 
     /// Before when something is old enough: never what the controller may still write.
@@ -173,6 +198,7 @@ impl Purging {
             settings,
             stop: stop.clone(),
             done: BTreeMap::new(),
+            said: Vec::new(),
         };
         let thread = spawn(move || worker.run())?;
         Ok(Some(Purging {
@@ -180,6 +206,18 @@ impl Purging {
             thread: Some(thread),
         }))
     }
+}
+
+/// Purges once what is old enough; what was done.
+pub(super) fn once(settings: PurgeSettings) -> Result<Vec<String>> {
+    let mut worker = Worker {
+        settings,
+        stop: Arc::default(),
+        done: BTreeMap::new(),
+        said: Vec::new(),
+    };
+    worker.purge_all(&Zoned::now())?;
+    Ok(worker.said)
 }
 
 /// Starts the thread. A panic in it ends the process: nothing would be purged any more, and nobody would know.
@@ -208,6 +246,8 @@ struct Worker {
     stop: Arc<Stop>,
     /// Before when all is purged.
     done: BTreeMap<Purged, Timestamp>,
+    /// What the last purge did.
+    said: Vec<String>,
 }
 
 /// The thread is to end.
@@ -241,6 +281,7 @@ impl Worker {
         if !self.settings.file.exists() {
             return Ok(None);
         }
+        self.said.clear();
         let mut due = BTreeMap::new();
         for (what, age) in &self.settings.ages {
             let before = self.settings.before(*age, now)?;
@@ -251,6 +292,7 @@ impl Worker {
         if due.is_empty() {
             return Ok(None);
         }
+        let _lock = PurgeLock::take(&self.settings.file)?;
         if let Some(stopped) = self.run_script(&due)? {
             return Ok(Some(stopped));
         }
@@ -290,12 +332,12 @@ impl Worker {
 
     /// Purges what is of one kind, a step at a time. What is archived is on disk before.
     fn purge(
-        &self,
+        &mut self,
         purger: &mut Purger,
         what: Purged,
         before: Timestamp,
     ) -> Result<Option<Stopped>> {
-        let archive = &self.settings.archive;
+        let archive = self.settings.archive.clone();
         let step_rows = self.settings.step_rows;
         let most = match archive.writes(what) {
             true => FILE_ROWS,
@@ -309,12 +351,12 @@ impl Worker {
             }
             if archive.writes(what) {
                 let path = archive.write(purger, what, &keys, before)?;
-                log::info!(
+                self.say(format!(
                     "archived {} {} in {}",
                     keys.len(),
                     what.name(),
                     path.display()
-                );
+                ));
             }
             let mut left = keys.as_slice();
             while !left.is_empty() {
@@ -332,9 +374,14 @@ impl Worker {
         }
         if removed > 0 {
             let at = jiff::Timestamp::from_millisecond(before.0)?;
-            log::info!("purged {removed} {} of before {at}", what.name());
+            self.say(format!("purged {removed} {} of before {at}", what.name()));
         }
         Ok(None)
+    }
+
+    fn say(&mut self, line: String) {
+        log::info!("{line}");
+        self.said.push(line);
     }
 }
 

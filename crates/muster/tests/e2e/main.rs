@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod archive;
 mod batch;
 mod binding;
 mod cgroups;
