@@ -1,7 +1,6 @@
 //! Clients and the controller.
 
 use crate::acct::{AcctJob, AcctQuery, LoggedTransaction, TransactionQuery};
-use crate::archive::ArchiveRequest;
 use crate::frame::{FrameError, Message};
 pub use crate::request_counts::{HeldBackUser, KindRequests, UserRequests};
 use minicbor::bytes::ByteVec;
@@ -127,10 +126,9 @@ pub enum RequestBody {
     /// Keys and tokens of nodes (`muster node list`): [`Response::NodeKeys`]. Administrator.
     #[n(205)]
     NodeKeys,
-    /// Archives and purges accounting, or takes an archive back (`sacctmgr archive`). Answered by [`Response::Archived`] once it is
-    /// done, which may be minutes. An administrator; root or SlurmUser where it names a directory or a program.
+    /// `sacctmgr archive`: [`Response::Archived`] once it is done. Administrator; SlurmUser where it names a directory or a program.
     #[n(206)]
-    Archive(#[n(0)] ArchiveRequest),
+    Archive(#[n(0)] crate::archive::ArchiveRequest),
 }
 
 impl Message for Request {
@@ -232,6 +230,12 @@ pub enum Query {
     /// The environment that a job was submitted with: [`Response::Environment`]. Owner or administrator.
     #[n(470)]
     Environment(#[n(0)] JobId),
+    /// What a job was submitted with, as accounting keeps it: [`Response::JobText`]; to others than owner and administrators, nothing.
+    #[n(480)]
+    JobText(#[n(0)] crate::acct::JobTextQuery),
+    /// Times of reservations, of those that are over as well: one [`Response::ReservationTimes`].
+    #[n(490)]
+    ReservationTimes(#[n(0)] crate::acct::ReservationTimesQuery),
 }
 
 /// Which records a client wants. All given conditions must hold; an empty list is no condition.
@@ -399,6 +403,12 @@ pub enum Response {
     /// To `Environment`: an encoded [`muster_model::spec::ExecContext`].
     #[n(470)]
     Environment(#[n(0)] ByteVec),
+    /// To `JobText`: the text, if it is kept.
+    #[n(480)]
+    JobText(#[n(0)] Option<ByteVec>),
+    /// To `ReservationTimes`, by start.
+    #[n(490)]
+    ReservationTimes(#[n(0)] Vec<crate::acct::ReservationRecord>),
 }
 
 /// A node's agent takes a welcome and refusals from the controller; all else is for commands, which trust theirs.
