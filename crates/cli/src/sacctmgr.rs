@@ -3,6 +3,7 @@
 //! has a file; what only several clusters with one accounting would need is refused by name.
 
 mod account;
+mod archive;
 pub(crate) mod book;
 mod cluster;
 mod commands;
@@ -39,6 +40,8 @@ use muster_model::account_limits::TresAmounts;
 /// Its commands, for `--help`.
 const COMMANDS: &str = "\
      add <ENTITY> <SPECS>     make one
+     archive dump <SPECS>     archive and purge old records
+     archive load <FILE>      take an archive back
      delete <ENTITY> <SPECS>  take away those that where keys name
      modify <ENTITY> <SPECS>  change them: 'set' is followed by what is new, 'where' by which
      show <ENTITY> <SPECS>    show them; 'list' is the same
@@ -92,7 +95,8 @@ pub(crate) static SPEC: Spec = Spec {
             configuration, event, federation, problem, qos, reservation, resource, runawayjobs, stats, transaction, tres, \
             user, wckey. To add and delete: account, cluster, coordinator, qos, user; to modify: account, cluster, job, \
             qos, user. 'dump CLUSTER [file=FILE]' writes accounts and users to a file, 'load FILE [clean]' reads it. \
-            There is no 'archive': slurmdbd archives what it purges, and 'muster import archive' takes that back. \
+            'archive dump' archives and purges now what slurmdbd.conf and its words say, 'archive load FILE' takes an \
+            archive back; both are done on the controller's host. \
             Federations and resources of several clusters are refused.\n",
 };
 

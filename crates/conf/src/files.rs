@@ -250,6 +250,12 @@ pub struct FlatSettings {
 }
 
 impl FlatSettings {
+    /// Where there is no file: every key has its default.
+    pub fn defaults(kind: Flat) -> FlatSettings {
+        let settings = Settings::new();
+        FlatSettings { kind, settings }
+    }
+
     /// What the file says for a key, else its default; `None` where there is neither.
     pub fn text(&self, key: &str) -> Option<&str> {
         Reader {

@@ -58,6 +58,11 @@ impl Source {
         }
     }
 
+    /// The file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Reads and checks the file. Findings go to the log, each once.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! One client connection: frames in, frames out, identity from the socket. Requests of a connection are answered in
 //! order; waits and holds are answered whenever their time comes.
 
+mod archive;
 mod audit;
 mod changes;
 mod held;
@@ -347,6 +348,7 @@ impl Connection {
             }
             RequestBody::ForgetNodeKeys(nodes) => self.forget_node_keys(nodes).await,
             RequestBody::NodeKeys => self.list_node_keys().await,
+            RequestBody::Archive(request) => archive::archive(self, request).await,
             RequestBody::Shutdown { nodes } => self.shut_down(nodes).await,
         }
     }
@@ -555,15 +557,17 @@ impl Connection {
                 let asked = AccountingQuery::Usage(query, scope, shows_outages);
                 ask_accounting(self, asked, answer);
             }
+            Query::JobText(query) => {
+                let owner = audit::text_owner(self).await?;
+                ask_accounting(self, AccountingQuery::JobText(query, owner), answer);
+            }
             Query::NodeEvents(query) => {
-                if self.hides(PrivateData::EVENTS).await? {
-                    let refusal = Refusal::from(RefusalCode::AccessDenied);
-                    let _ = answer.send(frame::encode(&Response::Refused(refusal)));
-                    drop(answer);
-                } else {
-                    let asked = AccountingQuery::NodeEvents(query);
-                    ask_accounting(self, asked, answer);
-                }
+                let asked = AccountingQuery::NodeEvents(query);
+                ask_unless_hidden(self, PrivateData::EVENTS, asked, answer).await?;
+            }
+            Query::ReservationTimes(query) => {
+                let asked = AccountingQuery::Reservations(query);
+                ask_unless_hidden(self, PrivateData::RESERVATIONS, asked, answer).await?;
             }
             Query::Transactions(query) => {
                 let mut own = None;
@@ -713,6 +717,22 @@ pub fn name_blobs(command: &mut UserCommand) {
 
 fn stopping() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, "the controller stops")
+}
+
+/// Asks accounting what `PrivateData` may hide as a whole.
+async fn ask_unless_hidden(
+    client: &Connection,
+    what: PrivateData,
+    asked: AccountingQuery,
+    answer: Outbox,
+) -> io::Result<()> {
+    if client.hides(what).await? {
+        let refusal = Refusal::from(RefusalCode::AccessDenied);
+        let _ = answer.send(frame::encode(&Response::Refused(refusal)));
+        return Ok(());
+    }
+    ask_accounting(client, asked, answer);
+    Ok(())
 }
 
 /// Asks accounting for the user of a connection.

@@ -6,6 +6,7 @@
 pub mod accounted;
 mod accounting;
 mod answer;
+mod archives;
 mod audit;
 mod backlog;
 mod change_turns;
@@ -58,6 +59,7 @@ pub mod watchdog;
 mod webhooks;
 pub mod writer;
 
+pub use archives::ARCHIVE_COMMAND;
 pub use connection::name_blobs;
 pub use network::{HttpAnswer, HttpPages};
 pub use run::{Options, run};

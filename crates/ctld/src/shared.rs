@@ -1,6 +1,7 @@
 //! What all connections share.
 
 use crate::accounting::Accounting;
+use crate::archives::Archives;
 use crate::audit::Entry;
 use crate::change_turns::ChangeTurns;
 use crate::configuration;
@@ -31,6 +32,7 @@ use muster_model::rights::{AccessRequest, Role};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -87,6 +89,8 @@ pub(crate) struct Shared {
     classes: RefCell<Rc<SiteClasses>>,
     /// Options of the site's own.
     site_options: RefCell<Rc<SiteOptions>>,
+    /// What archives accounting.
+    pub(crate) archives: Arc<Archives>,
 }
 
 /// The parts of a server.
@@ -156,7 +160,13 @@ impl Shared {
             change_turns: ChangeTurns::default(),
             classes: RefCell::new(Rc::new(parts.classes)),
             site_options: RefCell::new(Rc::new(parts.site_options)),
+            archives: Arc::default(),
         }
+    }
+
+    /// The file that the configuration is read from.
+    pub(crate) fn configuration_path(&self) -> &Path {
+        self.config.path()
     }
 
     /// Looks at the state that acknowledged commands have made.

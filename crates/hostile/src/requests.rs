@@ -32,7 +32,10 @@ use muster_model::spec::{
 };
 use muster_model::time::{TimeLimit, Timestamp};
 use muster_model::topology::SwitchAsk;
-use muster_proto::acct::{NodeEventQuery, TransactionQuery, UsageQuery};
+use muster_proto::acct::{
+    JobTextKind, JobTextQuery, NodeEventQuery, ReservationTimesQuery, TransactionQuery, UsageQuery,
+};
+use muster_proto::archive::{AgeUnit, ArchiveDump, ArchiveRequest, ArchivedKind, PurgeAge};
 use muster_proto::changes::ChangesQuery;
 use muster_proto::client::{JobFilter, Query, RequestBody};
 use muster_proto::node::NodeHello;
@@ -101,13 +104,13 @@ kinds!(
     pub QUERIES, query_name, Query:
     Ping Jobs Cluster Config Script Allocation Accounting Diag Partitions ResetDiag Reservations NodeEvents Transactions
     Differences Accounts AccountsOfClusters JobClasses Priorities Licenses Listing Why Crontab JobCounts Usage
-    Changes Environment
+    Changes Environment JobText ReservationTimes
 );
 kinds!(
     /// Kinds of requests to the controller.
     pub BODIES, body_name, RequestBody:
     Command Query WaitStarted WaitEnded Hold NodeHello Shutdown WaitNodes SetDebug ServeNode Token NodeToken
-    ForgetNodeKeys NodeKeys
+    ForgetNodeKeys NodeKeys Archive
 );
 kinds!(
     /// Kinds of requests to an agent.
@@ -437,6 +440,17 @@ fn queries(ids: &Ids) -> Vec<(Rights, Query)> {
         (Owner, Query::Environment(ids.running)),
         (Owner, Query::Allocation(ids.running)),
         (Anyone, Query::Accounting(Box::default())),
+        (
+            Anyone,
+            Query::ReservationTimes(ReservationTimesQuery::default()),
+        ),
+        (
+            Anyone,
+            Query::JobText(JobTextQuery {
+                job: ids.running,
+                kind: JobTextKind::Environment,
+            }),
+        ),
         (Anyone, Query::Diag),
         (Anyone, Query::Partitions),
         (Administrator, Query::ResetDiag),
@@ -555,6 +569,14 @@ pub fn samples(ids: &Ids) -> Vec<Sample> {
             RequestBody::ForgetNodeKeys(vec!["n1".to_owned()]),
         ),
         sample(Rights::Administrator, RequestBody::NodeKeys),
+        sample(Rights::Administrator, archive_dump(None)),
+        sample(Rights::Administrator, archive_dump(Some("/tmp"))),
+        sample(
+            Rights::Administrator,
+            RequestBody::Archive(ArchiveRequest::Load {
+                file: "/etc/passwd".to_owned(),
+            }),
+        ),
         sample(
             Rights::Administrator,
             RequestBody::ServeNode("n1".to_owned()),
@@ -573,6 +595,20 @@ pub fn samples(ids: &Ids) -> Vec<Sample> {
         sample(Rights::Administrator, RequestBody::Shutdown { nodes: true }),
     ]);
     all
+}
+
+/// Purges what nobody has: jobs of a century ago.
+fn archive_dump(dir: Option<&str>) -> RequestBody {
+    RequestBody::Archive(ArchiveRequest::Dump(Box::new(ArchiveDump {
+        dir: dir.map(str::to_owned),
+        script: None,
+        kept: vec![ArchivedKind::Jobs],
+        ages: vec![PurgeAge {
+            kind: ArchivedKind::Jobs,
+            count: 1200,
+            unit: AgeUnit::Months,
+        }],
+    })))
 }
 
 /// What srun asks for, without a key.

@@ -1,6 +1,6 @@
 //! `muster import`: what a site has of another workload manager, as Muster's own.
 
-mod archive;
+pub(crate) mod archive;
 mod sge;
 mod slurmdbd;
 

@@ -126,6 +126,9 @@ pub enum RequestBody {
     /// Keys and tokens of nodes (`muster node list`): [`Response::NodeKeys`]. Administrator.
     #[n(205)]
     NodeKeys,
+    /// `sacctmgr archive`: [`Response::Archived`] once it is done. Administrator; SlurmUser where it names a directory or a program.
+    #[n(206)]
+    Archive(#[n(0)] crate::archive::ArchiveRequest),
 }
 
 impl Message for Request {
@@ -227,6 +230,12 @@ pub enum Query {
     /// The environment that a job was submitted with: [`Response::Environment`]. Owner or administrator.
     #[n(470)]
     Environment(#[n(0)] JobId),
+    /// What a job was submitted with, as accounting keeps it: [`Response::JobText`]; to others than owner and administrators, nothing.
+    #[n(480)]
+    JobText(#[n(0)] crate::acct::JobTextQuery),
+    /// Times of reservations, of those that are over as well: one [`Response::ReservationTimes`].
+    #[n(490)]
+    ReservationTimes(#[n(0)] crate::acct::ReservationTimesQuery),
 }
 
 /// Which records a client wants. All given conditions must hold; an empty list is no condition.
@@ -373,6 +382,9 @@ pub enum Response {
     /// To `NodeKeys`, by name.
     #[n(203)]
     NodeKeys(#[n(0)] Vec<crate::node_trust::NodeKeyRecord>),
+    /// To `Archive`: what was done, a line each.
+    #[n(206)]
+    Archived(#[n(0)] Vec<String>),
     /// To `JobCounts`: of those that the caller may see.
     #[n(420)]
     JobCounts(#[n(0)] Vec<muster_model::job_counts::JobCountGroup>),
@@ -391,6 +403,12 @@ pub enum Response {
     /// To `Environment`: an encoded [`muster_model::spec::ExecContext`].
     #[n(470)]
     Environment(#[n(0)] ByteVec),
+    /// To `JobText`: the text, if it is kept.
+    #[n(480)]
+    JobText(#[n(0)] Option<ByteVec>),
+    /// To `ReservationTimes`, by start.
+    #[n(490)]
+    ReservationTimes(#[n(0)] Vec<crate::acct::ReservationRecord>),
 }
 
 /// A node's agent takes a welcome and refusals from the controller; all else is for commands, which trust theirs.

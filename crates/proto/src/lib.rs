@@ -9,6 +9,7 @@
 
 pub mod acct;
 pub mod address;
+pub mod archive;
 pub mod cgroup;
 pub mod changes;
 pub mod client;

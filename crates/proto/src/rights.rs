@@ -22,6 +22,10 @@ impl From<&RequestBody> for AccessRequest {
             RequestBody::NodeToken { .. } => AccessRequest::NodeToken,
             RequestBody::ForgetNodeKeys(_) => AccessRequest::ForgetNodeKeys,
             RequestBody::NodeKeys => AccessRequest::NodeKeys,
+            RequestBody::Archive(request) => match request.names_places() {
+                true => AccessRequest::ArchiveToOther,
+                false => AccessRequest::Archive,
+            },
         }
     }
 }
@@ -34,6 +38,8 @@ impl From<&Query> for AccessRequest {
             Query::Cluster => AccessRequest::Cluster,
             Query::Config | Query::JobClasses => AccessRequest::Config,
             Query::Script(_) => AccessRequest::Script,
+            Query::JobText(_) => AccessRequest::JobText,
+            Query::ReservationTimes(_) => AccessRequest::ReservationTimes,
             Query::Environment(_) => AccessRequest::Environment,
             Query::Allocation(_) => AccessRequest::Allocation,
             Query::Accounting(_) => AccessRequest::Accounting,

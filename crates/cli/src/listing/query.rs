@@ -15,8 +15,8 @@ use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::spec::ExecContext;
 use muster_model::time::Timestamp;
 use muster_proto::acct::{
-    AcctJob, AcctQuery, LoggedTransaction, NodeEvent, NodeEventQuery, TransactionQuery, UsagePage,
-    UsageQuery,
+    AcctJob, AcctQuery, JobTextKind, JobTextQuery, LoggedTransaction, NodeEvent, NodeEventQuery,
+    ReservationRecord, ReservationTimesQuery, TransactionQuery, UsagePage, UsageQuery,
 };
 use muster_proto::client::{
     AccountsAnswer, ClusterPage, ConfigAnswer, Diag, JobFilter, PrioritiesAnswer, Query,
@@ -214,6 +214,65 @@ pub(crate) fn reservations(client: &mut Client) -> Result<ReservationsAnswer, Co
         Response::Reservations(answer) => Ok(*answer),
         other => Err(unexpected(&other)),
     }
+}
+
+/// Asks for the times of reservations that touch a window. Where `PrivateData` hides them, those that are there now and that the
+/// user may use are given.
+pub(crate) fn reservation_times(
+    client: &mut Client,
+    asked: ReservationTimesQuery,
+) -> Result<Vec<ReservationRecord>, ConnectError> {
+    match client.query(Query::ReservationTimes(asked)) {
+        Ok(Response::ReservationTimes(times)) => Ok(times),
+        Ok(other) => Err(unexpected(&other)),
+        Err(ConnectError::Refused(refusal)) if refusal.code == RefusalCode::AccessDenied => {
+            let answer = reservations(client)?;
+            let all = answer.reservations.into_iter().zip(answer.cpus);
+            let records = all.map(|(of, cpus)| ReservationRecord {
+                name: of.name,
+                start: of.start,
+                end: of.end,
+                is_over: false,
+                nodes: of.hostlist,
+                cpus,
+                flags: of.flags,
+                users: of.users.join(","),
+                accounts: of.accounts.join(","),
+            });
+            let touches = |record: &ReservationRecord| {
+                asked.end.is_none_or(|end| record.start <= end)
+                    && asked.start.is_none_or(|start| record.end >= start)
+            };
+            Ok(records.filter(touches).collect())
+        }
+        Err(e) => Err(e),
+    }
+}
+
+/// Asks for a text that a job was submitted with, if accounting keeps it.
+pub(crate) fn job_text(
+    client: &mut Client,
+    job: JobId,
+    kind: JobTextKind,
+) -> Result<Option<Vec<u8>>, ConnectError> {
+    match client.query(Query::JobText(JobTextQuery { job, kind }))? {
+        Response::JobText(text) => Ok(text.map(Into::into)),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Asks for the environment that a job was submitted with, if accounting keeps it.
+pub(crate) fn kept_environment(
+    client: &mut Client,
+    job: JobId,
+) -> Result<Option<Environment>, ConnectError> {
+    let kept = job_text(client, job, JobTextKind::Environment)?;
+    let decode = |bytes: Vec<u8>| {
+        let context: ExecContext =
+            minicbor::decode(&bytes).map_err(|e| ConnectError::Broken(std::io::Error::other(e)))?;
+        Ok(context.environment)
+    };
+    kept.map(decode).transpose()
 }
 
 /// Asks for licenses.

@@ -2,7 +2,8 @@
 
 use super::session::{Invocation, Verb};
 use super::{
-    SPEC, account, begins, cluster, coordinator, events, flat_file, job, qos, service, show, user,
+    SPEC, account, archive, begins, cluster, coordinator, events, flat_file, job, qos, service,
+    show, user,
 };
 use crate::SLURM_VERSION;
 use crate::listing::Failure;
@@ -35,8 +36,12 @@ pub(super) fn execute(session: &mut Invocation<'_>, words: &[String]) -> Result<
             session.check_writable()?;
             flat_file::load(session, rest)
         }
-        () if is("archive", 3) => Err(Failure::new(
-            "sacctmgr: error: slurmdbd archives what it purges, as slurmdbd.conf says; 'muster import archive FILE' on the controller's host takes that back",
+        () if is("archive", 3) => {
+            session.check_writable()?;
+            archive::run(session, rest)
+        }
+        () if is("rollup", 4) => Err(Failure::new(
+            "sacctmgr: error: sums are written with the rows that they are of: there is nothing to roll up",
         )),
         () if is("clear", 3) => service::clear(session, rest),
         () if is("reconfigure", 3) => service::reconfigure(session),

@@ -39,9 +39,14 @@ const COMMANDS: &[(&str, Status)] = &[
     ("add, modify, delete federation", ONE_CLUSTER),
     ("add, modify, delete resource", ONE_CLUSTER),
     (
-        "archive",
+        "archive dump",
+        Status::Partly("not by accounts, users, partitions or other conditions on jobs"),
+    ),
+    ("archive load", Status::Partly("File=, not Insert=")),
+    (
+        "rollup",
         Status::Refused(
-            "slurmdbd archives what it purges, and 'muster import archive FILE' on the controller's host takes that back",
+            "sums are written with the rows that they are of: there is nothing to roll up",
         ),
     ),
     (
@@ -77,7 +82,7 @@ const SHOWN: &[(&str, Status)] = &[
     ),
     (
         "reservation",
-        Status::Partly("those that are there now; those that are over are not kept"),
+        Status::Partly("by name, node and time; without UnusedWall and numbers"),
     ),
     (
         "runawayjobs",

@@ -27,6 +27,16 @@ fn refusal_of(response: &[u8]) -> Option<Refusal> {
     }
 }
 
+/// The only user whose jobs' texts the client may read; none if it may read everybody's, which the audit log then has.
+pub(super) async fn text_owner(client: &mut Connection) -> io::Result<Option<u32>> {
+    let entry = client.entry().await?;
+    if !entry.suffices(AccessRequest::JobTextOfOther) {
+        return Ok(Some(client.identity.uid));
+    }
+    client.asked.request = AccessRequest::JobTextOfOther;
+    Ok(None)
+}
+
 impl Connection {
     /// The line of the present request.
     pub(super) async fn entry(&self) -> io::Result<Entry> {
@@ -106,7 +116,12 @@ impl Connection {
             return Ok(());
         }
         let is_noted = match (self.asked.request, self.asked.job) {
-            (AccessRequest::ResetDiag | AccessRequest::CrontabOfOther, _) => true,
+            (
+                AccessRequest::ResetDiag
+                | AccessRequest::CrontabOfOther
+                | AccessRequest::JobTextOfOther,
+                _,
+            ) => true,
             (
                 AccessRequest::Script | AccessRequest::Environment | AccessRequest::Allocation,
                 Some(job),

@@ -1,6 +1,7 @@
 //! What sdiag calls requests: Slurm's names of them.
 
 use muster_model::command::UserCommand;
+use muster_proto::archive::ArchiveRequest;
 use muster_proto::client::{Query, RequestBody};
 
 /// The name of a request.
@@ -43,6 +44,8 @@ pub(super) fn kind(body: &RequestBody) -> &'static str {
             Query::Environment(_) => "REQUEST_JOB_ENVIRONMENT",
             Query::Allocation(_) => "REQUEST_JOB_ALLOCATION_INFO",
             Query::Accounting(_) => "DBD_GET_JOBS_COND",
+            Query::ReservationTimes(_) => "DBD_GET_RESVS",
+            Query::JobText(_) => "DBD_GET_JOBS_COND",
             Query::Usage(_) => "DBD_GET_ASSOC_USAGE",
             Query::NodeEvents(_) => "DBD_GET_EVENTS",
             Query::Transactions(_) => "DBD_GET_TXN",
@@ -64,6 +67,8 @@ pub(super) fn kind(body: &RequestBody) -> &'static str {
         RequestBody::NodeToken { .. } | RequestBody::ForgetNodeKeys(_) | RequestBody::NodeKeys => {
             "MUSTER_NODE_KEYS"
         }
+        RequestBody::Archive(ArchiveRequest::Dump(_)) => "DBD_ARCHIVE_DUMP",
+        RequestBody::Archive(ArchiveRequest::Load { .. }) => "DBD_ARCHIVE_LOAD",
         RequestBody::SetDebug(_) => "REQUEST_SET_DEBUG_LEVEL",
         RequestBody::Hold(_) => "REQUEST_RESOURCE_ALLOCATION",
         RequestBody::NodeHello(_) | RequestBody::ServeNode(_) => "MESSAGE_NODE_REGISTRATION_STATUS",

@@ -2,6 +2,7 @@
 
 use muster_model::ids::JobId;
 use muster_model::rights::AccessRequest;
+use muster_proto::archive::ArchiveRequest;
 use muster_proto::client::{Query, RequestBody};
 
 /// A request, and what it is about.
@@ -57,6 +58,11 @@ impl Asked {
             RequestBody::NodeToken { node, .. } => {
                 format!("node {}", node.as_deref().unwrap_or("any"))
             }
+            RequestBody::Archive(ArchiveRequest::Dump(dump)) => {
+                let place = dump.dir.as_ref().or(dump.script.as_ref());
+                place.map_or_else(String::new, |place| format!("archive {place}"))
+            }
+            RequestBody::Archive(ArchiveRequest::Load { file }) => format!("archive {file}"),
             RequestBody::ForgetNodeKeys(nodes) => format!("nodes {}", nodes.join(",")),
         };
         asked
@@ -80,6 +86,7 @@ fn query_subject(query: &Query) -> String {
         | Query::Why { job, .. } => {
             format!("job {job}")
         }
+        Query::JobText(query) => format!("job {}", query.job),
         Query::ResetDiag => "counters".into(),
         Query::Differences => "configuration".into(),
         Query::Crontab { uid } => {
@@ -95,6 +102,7 @@ fn query_subject(query: &Query) -> String {
         | Query::Accounting(_)
         | Query::Usage(_)
         | Query::NodeEvents(_)
+        | Query::ReservationTimes(_)
         | Query::Transactions(_)
         | Query::Diag
         | Query::Reservations

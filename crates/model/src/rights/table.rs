@@ -146,6 +146,9 @@ requests! {
     /// Uses a partition with RootOnly=YES.
     RootOnlyPartition = Part, SlurmUser, "partition with RootOnly=YES";
 
+    /// Has archives of accounting written to a directory, or by a program, that slurmdbd.conf does not name.
+    ArchiveToOther = Part, SlurmUser, "sacctmgr archive dump Directory=, Script=";
+
     /// Adds accounts under another.
     AddAccounts = Accounts, Coordinator, "sacctmgr add account";
     /// Changes description, organization or parent of an account.
@@ -205,6 +208,12 @@ requests! {
     Allocation = Query, OwnerAlone, "srun and sstat with a job's number";
     /// Jobs of accounting (PrivateData=jobs; of sreport usage as well).
     Accounting = Query, Anyone, "sacct, sreport";
+    /// A script or an environment of a job of one's own, as accounting keeps it.
+    JobText = Query, Anyone, "sacct -B, --env-vars";
+    /// The same of a job of another user.
+    JobTextOfOther = Query, Administrator, "sacct -B, --env-vars of others' jobs";
+    /// Times of reservations, of those that are over as well (PrivateData=reservations).
+    ReservationTimes = Query, Anyone, "sreport reservation, sacctmgr show reservation";
     /// What was used in a period (PrivateData=jobs, usage, events).
     Usage = Query, Anyone, "sreport";
     /// When nodes were out of service (PrivateData=events).
@@ -264,6 +273,8 @@ requests! {
     ForgetNodeKeys = Connection, Administrator, "muster node forget";
     /// Lists keys and tokens of nodes.
     NodeKeys = Connection, Administrator, "muster node list";
+    /// Archives and purges accounting, or takes an archive back.
+    Archive = Connection, Administrator, "sacctmgr archive dump, load";
     /// Gets a key of its own for a node.
     JoinNode = Connection, TokenBearer, "muster node join";
     /// Gets the configuration, for a host that has none.

@@ -62,20 +62,23 @@ pub(super) fn main(words: &[String]) -> Result<ExitCode> {
     for path in &files {
         let shown = path.display();
         let restored = load(path, &mut restorer).with_context(|| format!("{shown}"))?;
-        let Restored {
-            added,
-            known,
-            alone,
-        } = restored;
-        say!(
-            "{shown}: {added} rows taken back, {known} were there, {alone} are of jobs that are not there\n"
-        );
+        say!("{shown}: {}\n", text_of(restored));
     }
     Ok(ExitCode::SUCCESS)
 }
 
+/// What came of a file's rows.
+pub(crate) fn text_of(restored: Restored) -> String {
+    let Restored {
+        added,
+        known,
+        alone,
+    } = restored;
+    format!("{added} rows taken back, {known} were there, {alone} are of jobs that are not there")
+}
+
 /// Looks a file through, and takes its rows.
-fn load(path: &Path, restorer: &mut Restorer) -> Result<Restored> {
+pub(crate) fn load(path: &Path, restorer: &mut Restorer) -> Result<Restored> {
     // A pipe is not waited for, and no device is read.
     let file = OpenOptions::new()
         .read(true)

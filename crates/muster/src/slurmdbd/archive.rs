@@ -4,6 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use muster_acct::{ArchiveHeader, ArchiveWriter, Archived, Purged, Purger, RowKey};
 use muster_conf::files::FlatSettings;
 use muster_model::time::Timestamp;
+use muster_proto::archive::ArchivedKind;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufWriter, ErrorKind};
@@ -18,7 +19,7 @@ pub(super) const FILE_ROWS: usize = 50_000;
 const SAME_NAME_MAX: u32 = 16;
 
 /// The keys of slurmdbd.conf, what each is about, how Slurm calls that in names of files, and the variables that ArchiveScript gets.
-const KEYS: [(&str, Purged, &str, &str, Option<&str>); 6] = [
+const KEYS: [(&str, Purged, &str, &str, Option<&str>); 7] = [
     (
         "ArchiveEvents",
         Purged::Events,
@@ -61,11 +62,18 @@ const KEYS: [(&str, Purged, &str, &str, Option<&str>); 6] = [
         "SLURM_ARCHIVE_USAGE",
         None,
     ),
+    (
+        "ArchiveResvs",
+        Purged::Reservations,
+        "resv",
+        "SLURM_ARCHIVE_RESVS",
+        Some("SLURM_ARCHIVE_LAST_RESV"),
+    ),
 ];
 
 /// What slurmdbd.conf says of archives.
 #[derive(Clone, Debug)]
-pub(super) struct ArchiveSettings {
+pub(crate) struct ArchiveSettings {
     dir: PathBuf,
     kept: BTreeSet<Purged>,
     /// The site's program that archives.
@@ -75,7 +83,7 @@ pub(super) struct ArchiveSettings {
 
 impl ArchiveSettings {
     /// Reads them.
-    pub(super) fn read(dbd: &FlatSettings, cluster: &str) -> Result<ArchiveSettings> {
+    pub(crate) fn read(dbd: &FlatSettings, cluster: &str) -> Result<ArchiveSettings> {
         let is_yes = |key: &str| {
             let word = dbd.text(key).unwrap_or_default();
             word.eq_ignore_ascii_case("yes") || word == "1"
@@ -89,6 +97,28 @@ impl ArchiveSettings {
             script: script.map(PathBuf::from),
             cluster: cluster.to_owned(),
         })
+    }
+
+    /// Has rows of a kind archived.
+    pub(crate) fn keep(&mut self, kind: ArchivedKind) {
+        self.kept.insert(Purged::from(kind));
+    }
+
+    /// Has files written to another directory.
+    pub(crate) fn write_to(&mut self, dir: &str) -> Result<()> {
+        ensure!(dir.starts_with('/'), "Directory {dir} is no absolute path");
+        self.dir = dir.into();
+        Ok(())
+    }
+
+    /// Has a program archive.
+    pub(crate) fn run_script(&mut self, script: &str) -> Result<()> {
+        ensure!(
+            script.starts_with('/'),
+            "Script {script} is no absolute path"
+        );
+        self.script = Some(script.into());
+        Ok(())
     }
 
     /// Whether rows of a kind go into files here.
@@ -159,7 +189,7 @@ impl ArchiveSettings {
         for key in keys {
             if let Some(row) = purger.read(*key)? {
                 oldest = oldest.min(time_of(&row));
-                writer.add(&row)?;
+                writer.add(row)?;
             }
         }
         let out = writer.finish()?;
@@ -246,6 +276,7 @@ fn time_of(row: &Archived) -> Timestamp {
         Archived::Transaction(logged) => logged.at,
         Archived::Used(sum) => sum.begin,
         Archived::Out { begin, .. } => *begin,
+        Archived::Reservation(record) => record.start,
     }
 }
 

@@ -1,12 +1,14 @@
 //! The thread of slurmdbd that purges: at the beginning of each hour, day or month, what is so many of these older.
 
 use super::archive::{ArchiveSettings, FILE_ROWS};
+use super::purge_lock::PurgeLock;
 use anyhow::{Context as _, Result, ensure};
 use jiff::{Span, Unit, Zoned, ZonedRound};
 use muster_acct::{After, Purged, Purger};
 use muster_conf::files::FlatSettings;
 use muster_model::time::Timestamp;
 use muster_node::end_on_panic;
+use muster_proto::archive::{AgeUnit, PurgeAge};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -29,20 +31,21 @@ const RETRY_MAX: Duration = Duration::from_secs(600);
 const LATE: Duration = Duration::from_secs(600);
 
 /// The keys of slurmdbd.conf, and what each is about.
-const KEYS: [(&str, Purged); 6] = [
+const KEYS: [(&str, Purged); 7] = [
     ("PurgeEventAfter", Purged::Events),
     ("PurgeJobAfter", Purged::Jobs),
     ("PurgeStepAfter", Purged::Steps),
     ("PurgeSuspendAfter", Purged::Suspensions),
     ("PurgeTXNAfter", Purged::Transactions),
     ("PurgeUsageAfter", Purged::Usage),
+    ("PurgeResvAfter", Purged::Reservations),
 ];
 
 /// After how long something is purged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Age {
     count: u32,
-    unit: Unit,
+    unit: AgeUnit,
 }
 
 impl Age {
@@ -50,12 +53,8 @@ impl Age {
     pub(super) fn parse(key: &str, text: &str) -> Result<Age> {
         let end = text.find(|c: char| !c.is_ascii_digit());
         let (number, unit) = text.split_at(end.unwrap_or(text.len()));
-        let unit = match unit.to_ascii_lowercase().as_str() {
-            "hour" | "hours" => Unit::Hour,
-            "day" | "days" => Unit::Day,
-            "" | "month" | "months" => Unit::Month,
-            _ => anyhow::bail!("{key}={text}: expected a number of hours, days or months"),
-        };
+        let unit = AgeUnit::named(unit)
+            .with_context(|| format!("{key}={text}: expected a number of hours, days or months"))?;
         let count: u32 = number.parse().with_context(|| format!("{key}={text}"))?;
         ensure!(
             count > 0,
@@ -71,13 +70,13 @@ impl Age {
             .mode(jiff::RoundMode::Trunc);
         let count = i64::from(self.count);
         let at = match self.unit {
-            Unit::Hour => now
+            AgeUnit::Hours => now
                 .round(hour)?
                 .checked_sub(Span::new().try_hours(count)?)?,
-            Unit::Day => now
+            AgeUnit::Days => now
                 .start_of_day()?
                 .checked_sub(Span::new().try_days(count)?)?,
-            _ => now
+            AgeUnit::Months => now
                 .first_of_month()?
                 .start_of_day()?
                 .checked_sub(Span::new().try_months(count)?)?,
@@ -88,7 +87,7 @@ impl Age {
 
 /// What slurmdbd.conf says of purging.
 #[derive(Clone, Debug)]
-pub(super) struct PurgeSettings {
+pub(crate) struct PurgeSettings {
     ages: Vec<(Purged, Age)>,
     /// Rows of one transaction.
     step_rows: usize,
@@ -100,7 +99,7 @@ pub(super) struct PurgeSettings {
 
 impl PurgeSettings {
     /// Reads them. `min_job_age_s` is that of slurm.conf.
-    pub(super) fn read(
+    pub(crate) fn read(
         dbd: &FlatSettings,
         file: PathBuf,
         min_job_age_s: u64,
@@ -123,6 +122,21 @@ impl PurgeSettings {
             file,
             archive,
         })
+    }
+
+    /// Has rows of a kind purged after another age.
+    pub(crate) fn set_age(&mut self, age: PurgeAge) -> Result<()> {
+        ensure!(age.count > 0, "an age of 0 would purge all that is over");
+        let what = Purged::from(age.kind);
+        self.ages.retain(|(own, _)| *own != what);
+        let PurgeAge { count, unit, .. } = age;
+        self.ages.push((what, Age { count, unit }));
+        Ok(())
+    }
+
+    /// What is said of archives.
+    pub(crate) fn archive_mut(&mut self) -> &mut ArchiveSettings {
+        &mut self.archive
     }
 
     /// Before when something is old enough: never what the controller may still write.
@@ -173,6 +187,7 @@ impl Purging {
             settings,
             stop: stop.clone(),
             done: BTreeMap::new(),
+            said: Vec::new(),
         };
         let thread = spawn(move || worker.run())?;
         Ok(Some(Purging {
@@ -180,6 +195,18 @@ impl Purging {
             thread: Some(thread),
         }))
     }
+}
+
+/// Purges once what is old enough; what was done.
+pub(crate) fn once(settings: PurgeSettings) -> Result<Vec<String>> {
+    let mut worker = Worker {
+        settings,
+        stop: Arc::default(),
+        done: BTreeMap::new(),
+        said: Vec::new(),
+    };
+    worker.purge_all(&Zoned::now())?;
+    Ok(worker.said)
 }
 
 /// Starts the thread. A panic in it ends the process: nothing would be purged any more, and nobody would know.
@@ -208,6 +235,8 @@ struct Worker {
     stop: Arc<Stop>,
     /// Before when all is purged.
     done: BTreeMap<Purged, Timestamp>,
+    /// What the last purge did.
+    said: Vec<String>,
 }
 
 /// The thread is to end.
@@ -241,6 +270,7 @@ impl Worker {
         if !self.settings.file.exists() {
             return Ok(None);
         }
+        self.said.clear();
         let mut due = BTreeMap::new();
         for (what, age) in &self.settings.ages {
             let before = self.settings.before(*age, now)?;
@@ -251,6 +281,7 @@ impl Worker {
         if due.is_empty() {
             return Ok(None);
         }
+        let _lock = PurgeLock::take(&self.settings.file)?;
         if let Some(stopped) = self.run_script(&due)? {
             return Ok(Some(stopped));
         }
@@ -290,12 +321,12 @@ impl Worker {
 
     /// Purges what is of one kind, a step at a time. What is archived is on disk before.
     fn purge(
-        &self,
+        &mut self,
         purger: &mut Purger,
         what: Purged,
         before: Timestamp,
     ) -> Result<Option<Stopped>> {
-        let archive = &self.settings.archive;
+        let archive = self.settings.archive.clone();
         let step_rows = self.settings.step_rows;
         let most = match archive.writes(what) {
             true => FILE_ROWS,
@@ -309,12 +340,12 @@ impl Worker {
             }
             if archive.writes(what) {
                 let path = archive.write(purger, what, &keys, before)?;
-                log::info!(
+                self.say(format!(
                     "archived {} {} in {}",
                     keys.len(),
                     what.name(),
                     path.display()
-                );
+                ));
             }
             let mut left = keys.as_slice();
             while !left.is_empty() {
@@ -332,9 +363,14 @@ impl Worker {
         }
         if removed > 0 {
             let at = jiff::Timestamp::from_millisecond(before.0)?;
-            log::info!("purged {removed} {} of before {at}", what.name());
+            self.say(format!("purged {removed} {} of before {at}", what.name()));
         }
         Ok(None)
+    }
+
+    fn say(&mut self, line: String) {
+        log::info!("{line}");
+        self.said.push(line);
     }
 }
 

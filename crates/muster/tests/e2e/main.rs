@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod archive;
 mod batch;
 mod binding;
 mod cgroups;
@@ -34,6 +35,7 @@ mod import;
 mod import_sge;
 mod interactive;
 mod job_classes;
+mod job_texts;
 mod jsv;
 mod logs;
 mod metrics;
