@@ -29,7 +29,7 @@ pub(crate) struct NodeAddresses(Arc<RwLock<ByName>>);
 struct ByName {
     /// Of slurm.conf. It is replaced when that is read again.
     configured: HashMap<String, String>,
-    /// Of nodes that no file names. It is replaced when one comes or goes.
+    /// Of nodes that no file names, and of those that a host has taken. It is replaced when one comes or goes.
     dynamic: HashMap<String, String>,
 }
 
@@ -44,11 +44,13 @@ impl NodeAddresses {
             .configured = now.collect();
     }
 
-    /// Takes that of all nodes that no file names. One that was made before its address was known comes from anywhere.
+    /// Takes that of all nodes that no file names, or that a host has taken. One that was made before its address was known comes
+    /// from anywhere.
     pub(crate) fn follow(&self, state: &State) {
         let nodes = state.nodes.iter();
         let known = nodes.filter(|node| {
-            node.config.dynamic && !node.removed && node.config.addr != node.config.name
+            let is_made = node.config.dynamic && node.config.addr != node.config.name;
+            !node.removed && (is_made || node.line_host.is_some())
         });
         let now = known.map(|node| (node.config.name.clone(), node.config.addr.clone()));
         self.0
@@ -60,7 +62,7 @@ impl NodeAddresses {
     /// That of a node, if it has to come from there.
     pub(crate) fn of(&self, node: &str) -> Option<String> {
         let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let known = all.configured.get(node).or_else(|| all.dynamic.get(node));
+        let known = all.dynamic.get(node).or_else(|| all.configured.get(node));
         known.cloned()
     }
 

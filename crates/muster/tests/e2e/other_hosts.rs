@@ -1,6 +1,7 @@
 //! A cluster of several hosts: controller, login node and two compute nodes are network name spaces with host names and
 //! directories of their own, which share munge's key, or the cluster's own, and nothing else of the cluster.
 
+mod future;
 mod given;
 mod joining;
 mod node_keys;
@@ -399,7 +400,8 @@ impl Hosts {
         let until = Instant::now() + PATIENCE;
         while !holds() {
             if Instant::now() > until {
-                ok(&format!("tail -n 20 {}/log/* >&2", self.dir.display()));
+                let logs = sh(&format!("tail -n 20 {}/log/*", self.dir.display()));
+                eprintln!("{}", String::from_utf8_lossy(&logs.stdout));
                 panic!("{what}: not within {PATIENCE:?}");
             }
             std::thread::sleep(Duration::from_millis(50));

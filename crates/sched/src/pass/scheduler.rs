@@ -270,6 +270,7 @@ impl Scheduler {
                 | NodeChange::Resume
                 | NodeChange::Undrain
                 | NodeChange::Returned
+                | NodeChange::Future
                 | NodeChange::Reboot(_)
                 | NodeChange::LaunchFailed(_) => {
                     self.dirty_nodes.insert(node.0);
@@ -277,6 +278,7 @@ impl Scheduler {
                 NodeChange::Reason(_)
                 | NodeChange::Health { .. }
                 | NodeChange::Comment(_)
+                | NodeChange::Taken(_)
                 | NodeChange::CpuBind(_) => {}
             },
             Event::BlobStored { .. } | Event::StepStarted { .. } | Event::StepEnded { .. } => {}
