@@ -299,7 +299,14 @@ fn network(config: &Config, node: &NodeDef, node_key: PathBuf) -> Result<Network
         .nodes
         .iter()
         .any(|other| other.hostname == node.hostname && other.name != node.name);
+    let communication = config.communication();
     let mut network = NetworkOptions {
+        ipv6_only: communication.ipv6_only,
+        keep_alive: [
+            communication.idle_s,
+            communication.interval_s,
+            communication.probes,
+        ],
         port: (listens && !shares).then_some(node.port),
         place: place(&node.addr, node.port),
         node_key,

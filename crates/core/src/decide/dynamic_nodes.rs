@@ -37,9 +37,8 @@ pub(super) fn create(
         let known = state.node_named(&node.name);
         new += usize::from(known.is_none());
         // One that was announced comes now.
-        let is_announced = |known: &Node| {
-            known.config.dynamic && known.future && known.jobs.is_empty()
-        };
+        let is_announced =
+            |known: &Node| known.config.dynamic && known.future && known.jobs.is_empty();
         if known.is_some_and(|known| !is_announced(known)) {
             return Err(invalid(format!(
                 "node {} exists already: scontrol delete NodeName={} removes it if no file names it",

@@ -5,8 +5,8 @@ use crate::node_trust::NodeTrust;
 use anyhow::{Context as _, Result};
 use log::{info, warn};
 use muster_channel::host::is_own;
-use muster_channel::{Purpose, Scheme};
-use muster_conf::{AuthMethod, Authentication, Config, UserTokenSettings};
+use muster_channel::{KeepAlive, Purpose, Scheme, listen_everywhere};
+use muster_conf::{AuthMethod, Authentication, Communication, Config, UserTokenSettings};
 use muster_core::state::State;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::{self, AccessRequest};
@@ -16,7 +16,7 @@ use muster_trust::user_token::UserTokens;
 use nix::unistd::{Uid, User, geteuid};
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs as _};
+use std::net::{TcpListener, ToSocketAddrs as _};
 use std::ops::RangeInclusive;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -82,11 +82,12 @@ pub(crate) struct NetworkSettings {
     user_tokens: Option<UserTokenSettings>,
     ports: RangeInclusive<u16>,
     has_metrics: bool,
+    communication: Communication,
 }
 
 impl NetworkSettings {
     /// The keys that these are from.
-    pub(crate) const KEYS: &str = "other values of AuthType, AuthInfo, AuthAltTypes, AuthAltParameters, MetricsType and SlurmctldPort";
+    pub(crate) const KEYS: &str = "other values of AuthType, AuthInfo, AuthAltTypes, AuthAltParameters, CommunicationParameters, MetricsType and SlurmctldPort";
 
     /// Those of a configuration.
     pub(crate) fn of(config: &Config) -> NetworkSettings {
@@ -95,6 +96,7 @@ impl NetworkSettings {
             user_tokens: config.user_tokens(),
             ports: config.slurmctld_ports.clone(),
             has_metrics: config.has_metrics(),
+            communication: config.communication(),
         }
     }
 }
@@ -106,6 +108,8 @@ pub(crate) struct Setup {
     pub(crate) configuration: GivenConfiguration,
     /// Everybody who can connect gets metrics.
     pub(crate) has_metrics: bool,
+    /// Requests of HTTP are answered (not `disable_http`).
+    pub(crate) has_http: bool,
     /// Keys of nodes.
     pub(crate) trust: NodeTrust,
 }
@@ -179,6 +183,7 @@ pub(crate) fn prepare(
         listeners,
         configuration: configuration.clone(),
         has_metrics,
+        has_http: !config.communication().without_http,
         trust: trust.clone(),
         verifier: Arc::new(ClusterVerifier {
             trust: trust.clone(),
@@ -211,41 +216,27 @@ fn remote_node(config: &Config) -> Option<&str> {
     remote.map(|node| node.name.as_str())
 }
 
-fn has_word(config: &Config, word: &str) -> bool {
-    let words = config.text("CommunicationParameters").unwrap_or("");
-    words
-        .split(',')
-        .any(|own| own.trim().eq_ignore_ascii_case(word))
-}
-
 /// Listens on each port of `SlurmctldPort`.
 fn listen(config: &Config) -> Result<Vec<TcpListener>> {
     let mut listeners = Vec::new();
+    let communication = config.communication();
+    let keep_alive = KeepAlive {
+        idle_s: communication.idle_s,
+        interval_s: communication.interval_s,
+        probes: communication.probes,
+    };
     for port in config.slurmctld_ports.clone() {
-        let listener = match has_word(config, "NoCtldInAddrAny") {
+        let listener = match communication.at_own_address {
             true => listen_at_own_address(config, port),
-            false => listen_everywhere(port, !has_word(config, "DisableIPv6")),
+            false => listen_everywhere(port, communication.ipv6_only),
         };
         let listener =
             listener.with_context(|| format!("cannot listen on port {port} (SlurmctldPort)"))?;
+        keep_alive.set_on(&listener)?;
         info!("other hosts are served at {}", listener.local_addr()?);
         listeners.push(listener);
     }
     Ok(listeners)
-}
-
-fn listen_everywhere(port: u16, with_ipv6: bool) -> io::Result<TcpListener> {
-    let every = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
-    if with_ipv6 {
-        // It takes both kinds.
-        match TcpListener::bind(every) {
-            Err(e) if e.kind() == io::ErrorKind::AddrInUse => return Err(e),
-            Ok(listener) => return Ok(listener),
-            // A host without IPv6.
-            Err(_) => {}
-        }
-    }
-    TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))
 }
 
 fn listen_at_own_address(config: &Config, port: u16) -> io::Result<TcpListener> {

@@ -1,6 +1,7 @@
 //! A cluster of several hosts: controller, login node and two compute nodes are network name spaces with host names and
 //! directories of their own, which share munge's key, or the cluster's own, and nothing else of the cluster.
 
+mod faults;
 mod future;
 mod given;
 mod joining;

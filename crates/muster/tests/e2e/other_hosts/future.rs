@@ -1,7 +1,8 @@
 //! Nodes in state FUTURE: hosts take them by `slurmd -F`, and give them back.
 
+use super::faults::restart;
 use super::{AS_USER, Auth, Hosts, ok};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// Nodes that are not there yet: two like this machine, and one like none.
 fn lines() -> &'static str {
@@ -22,27 +23,11 @@ fn lines() -> &'static str {
 
 /// The controller ends, and another begins where it was.
 fn restart_controller(hosts: &mut Hosts) {
-    let dir = hosts.dir.display();
-    let script = format!(
-        "export SLURM_CONF={dir}/slurm.conf PATH={dir}/bin:$PATH; kill {0}; while kill -0 {0}; do sleep 0.05; done 2>/dev/null; \
-         exec slurmctld -D",
-        hosts.controller
-    );
-    let controller = Command::new("nsenter")
-        .args(["-t", &hosts.controller.to_string(), "-m", "-n", "-u"])
-        .args(["bash", "-c", &script])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    // The one before is waited for, or it would remain in the table of processes.
-    let before = hosts.controller;
-    let mut ending = hosts.daemons.iter_mut();
-    let ending = ending.find(|daemon| daemon.id() == before).unwrap();
-    ending.wait().unwrap();
-    hosts.controller = controller.id();
-    hosts.daemons.push(controller);
+    let at = hosts.daemons.iter();
+    let at = at.position(|daemon| daemon.id() == hosts.controller);
+    let at = at.unwrap();
+    restart(hosts, at, "slurmctld -D");
+    hosts.controller = hosts.daemons[at].id();
     hosts.until("the controller is up again", || {
         hosts.on("login", "scontrol ping").ends_with("is UP")
     });
@@ -149,7 +134,10 @@ fn take_and_give_back(auth: Auth) {
     assert_eq!(busy, "");
     let refused = root(&hosts, "scontrol update nodename=f1 state=future");
     assert!(refused.contains("is on node f1"), "{refused}");
-    hosts.on("login", "touch end; while squeue -h | grep .; do sleep 0.05; done");
+    hosts.on(
+        "login",
+        "touch end; while squeue -h | grep .; do sleep 0.05; done",
+    );
     let given = root(&hosts, "scontrol update nodename=f1 state=future");
     assert_eq!(given, "");
     let last = hosts.daemons.len() - 1;
