@@ -295,6 +295,7 @@ fn meant(state: &State, event: &Event) -> Vec<Change> {
             | NodeChange::Weight(_)
             | NodeChange::CpuBind(_)
             | NodeChange::Features(_)
+            | NodeChange::Taken(_)
             | NodeChange::Comment(_) => Vec::new(),
             _ => node_change(state, node.0, *at),
         },
@@ -482,7 +483,8 @@ fn node_now(node: &Node, at: Timestamp) -> Change {
     Change::Node(Box::new(NodeNow {
         node: node.config.name.clone(),
         at,
-        service: match node.removed {
+        // What is not there yet is missed by nobody.
+        service: match node.removed || node.future {
             true => ServiceState::default(),
             false => node.service(),
         },

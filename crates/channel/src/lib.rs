@@ -10,6 +10,8 @@ pub mod admission;
 mod connect;
 mod handshake;
 pub mod host;
+mod keep_alive;
+mod listener;
 mod opening;
 mod records;
 #[cfg(feature = "tokio")]
@@ -20,6 +22,8 @@ mod statement;
 
 pub use connect::{Connected, connect, dial, open};
 pub use handshake::{Begun, Channel, HandshakeError, Initiator, Responder, UnconfirmedChannel};
+pub use keep_alive::KeepAlive;
+pub use listener::listen_everywhere;
 pub use opening::{
     CREDENTIAL_BYTES_MAX, OPENING_BYTES_MAX, Opening, OpeningError, PAYLOAD_BYTES_MAX, Scheme,
 };

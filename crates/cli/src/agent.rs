@@ -1,6 +1,6 @@
 //! Connections to node agents and step daemons: over a Unix socket on the same host, over an encrypted channel otherwise.
 
-use crate::connect::await_answer;
+use crate::connect::{await_answer, keep_alive};
 use muster_channel::Scheme;
 use muster_model::ids::{JobId, StepId};
 use muster_proto::address::Address;
@@ -225,6 +225,8 @@ fn connect_remote(
         None => Ok(patience),
     };
     let tcp = muster_channel::dial(place, within(CONNECT_PATIENCE)?)?;
+    // A node that is switched off says nothing of it.
+    keep_alive().set_on(&tcp)?;
     begin(tcp, shown, within(PROOF_PATIENCE)?)
 }
 

@@ -2,6 +2,7 @@
 
 mod remote;
 
+use muster_channel::KeepAlive;
 use muster_channel::host::is_own;
 use muster_conf::AuthMethod;
 use muster_conf::endpoint::{self, Endpoint};
@@ -20,6 +21,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// Why a command could not talk to the controller. Clients tell "unreachable" from "gone" by the first text.
@@ -53,6 +55,15 @@ pub enum ConnectError {
     /// The controller refused the request.
     #[error(transparent)]
     Refused(#[from] Refusal),
+}
+
+/// How connections of this process to other hosts are probed; slurm.conf is read for it once.
+pub(crate) fn keep_alive() -> KeepAlive {
+    static KNOWN: OnceLock<KeepAlive> = OnceLock::new();
+    *KNOWN.get_or_init(|| {
+        let endpoint = endpoint::read(&endpoint::conf_path());
+        endpoint.map_or_else(|_| KeepAlive::default(), |e| remote::keep_alive(&e))
+    })
 }
 
 /// The variable with a user's token.

@@ -81,6 +81,7 @@ impl Session {
             "all" => self.flags.all = true,
             "details" => self.flags.details += 1,
             "dry-run" => self.dry_run = true,
+            "future" => self.flags.future = true,
             "hide" => self.flags.hide = true,
             "json" | "yaml" => {
                 let value = value.unwrap_or_default();

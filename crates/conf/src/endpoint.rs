@@ -3,6 +3,7 @@
 
 use crate::authentication::{Authentication, key_dir};
 use crate::check::{DEFAULT_PATH, GIVEN_PATH};
+use crate::communication::Communication;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -27,6 +28,8 @@ pub struct Endpoint {
     pub authentication: Authentication,
     /// `TCPTimeout`, seconds.
     pub tcp_timeout_s: u32,
+    /// `CommunicationParameters`.
+    pub communication: Communication,
     /// `SrunProlog`, which srun runs where it runs itself.
     pub srun_prolog: Option<String>,
     /// `SrunEpilog`.
@@ -98,6 +101,7 @@ pub fn read(path: &Path) -> io::Result<Endpoint> {
             key_dir(path),
         ),
         tcp_timeout_s: scan.tcp_timeout_s.unwrap_or(TCP_TIMEOUT_S),
+        communication: scan.communication,
         srun_prolog: scan.srun_prolog,
         srun_epilog: scan.srun_epilog,
         kill_on_bad_exit: scan.kill_on_bad_exit,
@@ -124,6 +128,7 @@ struct Scan {
     auth_type: Option<String>,
     auth_info: Option<String>,
     tcp_timeout_s: Option<u32>,
+    communication: Communication,
     srun_prolog: Option<String>,
     srun_epilog: Option<String>,
     kill_on_bad_exit: bool,
@@ -184,6 +189,7 @@ impl Scan {
                 let names = value.split(',').filter(|name| !name.is_empty());
                 self.cli_filters = names.map(str::to_owned).collect();
             }
+            "communicationparameters" => self.communication = Communication::parse(value),
             "clustername" => self.cluster = Some(value.to_owned()),
             "killonbadexit" => {
                 let yes = ["1", "yes", "true"];

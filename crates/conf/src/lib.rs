@@ -5,6 +5,7 @@
 mod authentication;
 mod check;
 mod cluster;
+mod communication;
 mod devices;
 mod diagnostic;
 mod distributed;
@@ -38,6 +39,7 @@ pub mod zone;
 
 pub use authentication::{AuthMethod, Authentication, UserTokenSettings};
 pub use check::{CheckReport, DEFAULT_PATH, FindError, check, check_with, find_config};
+pub use communication::Communication;
 pub use diagnostic::{Diagnostic, Origin, Severity};
 pub use distributed::{DistributedFile, DistributedFiles, plain_name};
 pub use dynamic::{DynamicError, dynamic_nodes, hardware_is_given};

@@ -3,6 +3,7 @@
 
 mod accounts;
 pub(crate) mod dynamic;
+mod future;
 pub(crate) mod job;
 pub(crate) mod node;
 mod specs;
@@ -530,7 +531,7 @@ impl State {
             match self.node_by_name.get(&line.name) {
                 Some(idx) => {
                     let node = &mut self.nodes[idx.0 as usize];
-                    node.config = line.clone();
+                    future::set_line(node, line);
                     node.removed = false;
                 }
                 None => {

@@ -10,6 +10,7 @@ use muster_model::node::{GresConfig, Node, NodeConfig};
 use muster_model::spec::MemoryAsk;
 use muster_model::time::TimeLimit;
 use muster_model::topology::{Topology, TopologyKind};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Names and texts of one thing's settings.
@@ -43,7 +44,7 @@ fn nodes(state: &State, new: &ClusterConfig, out: &mut Vec<String>) {
                 jobs.extend(&node.jobs);
             }
             Some(other) => {
-                let text = changes(&node_rows(&node.config), &node_rows(other));
+                let text = changes(&node_rows(&line_of(node)), &node_rows(other));
                 if !text.is_empty() {
                     changed.entry(text).or_default().push(name);
                 }
@@ -73,6 +74,18 @@ fn nodes(state: &State, new: &ClusterConfig, out: &mut Vec<String>) {
             "~ NodeName={}: {text}",
             hostlist::compress_sorted(&names)
         ));
+    }
+}
+
+/// What the line of a node said; of one that a host has taken, without what that says of itself.
+fn line_of(node: &Node) -> Cow<'_, NodeConfig> {
+    match &node.line_host {
+        None => Cow::Borrowed(&node.config),
+        Some(host) => {
+            let mut line = node.config.clone();
+            host.set_in(&mut line);
+            Cow::Owned(line)
+        }
     }
 }
 

@@ -13,6 +13,7 @@ mod dependency;
 mod draft;
 mod dynamic_nodes;
 mod ending;
+mod future_nodes;
 mod het;
 mod hold;
 mod job_accounting;
@@ -257,6 +258,7 @@ fn user(
         UserCommand::DeletePartition { name } => partition::delete(draft, name),
         UserCommand::CreateNodes { nodes } => dynamic_nodes::create(draft, nodes),
         UserCommand::DeleteNodes { nodes } => dynamic_nodes::delete(draft, nodes),
+        UserCommand::TakeNode(host) => future_nodes::take(draft, host),
         UserCommand::Reboot {
             nodes,
             asap,

@@ -640,4 +640,10 @@ pub enum NodeChange {
     /// How tasks are bound there by default.
     #[n(202)]
     CpuBind(#[n(0)] Option<muster_model::binding::BindDefault>),
+    /// FUTURE: it is not there until somebody takes it or sets another state.
+    #[n(203)]
+    Future,
+    /// `slurmd -F`: it is on this host.
+    #[n(204)]
+    Taken(#[n(0)] Box<muster_model::node_host::NodeHost>),
 }

@@ -407,6 +407,7 @@ pub(crate) fn power_due(node: &Node, config: &PowerConfig) -> Option<Timestamp> 
         Some(Power::UpWanted) => Some(Timestamp(0)),
         Some(Power::GoingUp { at }) => after(at, config.resume_timeout_s),
         None if !node.jobs.is_empty() || node.config.stays_up == Some(true) => None,
+        None if node.future => None,
         None => after(node.last_busy?, config.suspend_time_s?),
     }
 }

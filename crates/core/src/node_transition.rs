@@ -100,6 +100,8 @@ pub enum ServiceMove {
     Undrain,
     /// `Returned`.
     Return,
+    /// `Future`.
+    LeaveForFuture,
 }
 
 /// What happens in power saving: `Power` with the state, if nothing else is said.
@@ -204,13 +206,14 @@ impl LinkMove {
 
 impl ServiceMove {
     /// All of them, in order.
-    pub const ALL: [ServiceMove; 6] = [
+    pub const ALL: [ServiceMove; 7] = [
         ServiceMove::Down,
         ServiceMove::Drain,
         ServiceMove::Fail,
         ServiceMove::Resume,
         ServiceMove::Undrain,
         ServiceMove::Return,
+        ServiceMove::LeaveForFuture,
     ];
 }
 
@@ -262,6 +265,7 @@ pub fn move_of(change: &NodeChange) -> Option<NodeMove> {
         NodeChange::Resume => NodeMove::Service(ServiceMove::Resume),
         NodeChange::Undrain => NodeMove::Service(ServiceMove::Undrain),
         NodeChange::Returned => NodeMove::Service(ServiceMove::Return),
+        NodeChange::Future => NodeMove::Service(ServiceMove::LeaveForFuture),
         NodeChange::Reboot(reboot) => {
             NodeMove::Reboot(RebootMove::to(RebootState::of(reboot.as_ref())))
         }
@@ -273,6 +277,7 @@ pub fn move_of(change: &NodeChange) -> Option<NodeMove> {
         | NodeChange::Features(_)
         | NodeChange::Health { .. }
         | NodeChange::LaunchFailed(_)
+        | NodeChange::Taken(_)
         | NodeChange::Comment(_) => return None,
     })
 }
@@ -310,6 +315,13 @@ fn next_service(from: ServiceState, happens: ServiceMove) -> Option<ServiceState
         ServiceMove::Undrain => next.drain = false,
         ServiceMove::Return if !from.down => return None,
         ServiceMove::Return => next.down = false,
+        // What is not there is down.
+        ServiceMove::LeaveForFuture => {
+            next = ServiceState {
+                down: true,
+                ..ServiceState::default()
+            };
+        }
     }
     Some(next)
 }

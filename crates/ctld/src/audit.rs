@@ -174,7 +174,7 @@ impl Entry {
                 Some((_, refusal)) => self.refused_in_part(*changed, refused.len(), refusal),
                 None => self.done(),
             },
-            Reply::WouldStart { .. } | Reply::Reserved { .. } => self.done(),
+            Reply::WouldStart { .. } | Reply::Reserved { .. } | Reply::NodeTaken(_) => self.done(),
         }
     }
 

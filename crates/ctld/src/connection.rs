@@ -18,7 +18,7 @@ use crate::frames::{Frame, FrameReader};
 use crate::identity::check_ordinary;
 use crate::mail::{ToReplica, ToWriter};
 use crate::mail_address;
-use crate::node_link::located;
+use crate::node_link::{locate_host, located};
 use crate::outbox::Outbox;
 use crate::peer::{NodeProof, Origin, Peer, Place};
 use crate::quota::{AgentConnection, Leave, Share};
@@ -486,6 +486,7 @@ impl Connection {
             let reply = answer.await.map_err(|_| stopping())?;
             return self.reply(reply).await;
         }
+        locate_host(&mut command, self.place.address);
         let is_held = is_held(&command);
         let done = match &command {
             UserCommand::EndAllocation { job, .. } => Some(*job),

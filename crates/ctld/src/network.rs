@@ -156,6 +156,7 @@ pub(crate) fn start(
         verifier,
         configuration,
         has_metrics,
+        has_http,
         trust,
     }: Setup,
     pages: HttpPages,
@@ -182,6 +183,7 @@ pub(crate) fn start(
             turns: Turns::new(STRANGERS.all),
             names: Rc::new(Names::new()),
             has_metrics,
+            has_http,
             pages,
             making: Semaphore::new(http::MADE_MAX),
             kept: RefCell::default(),
@@ -205,6 +207,8 @@ struct Network {
     names: Rc<Names>,
     /// Whether everybody gets metrics (`MetricsType`).
     has_metrics: bool,
+    /// Whether requests of HTTP are answered at all.
+    has_http: bool,
     pages: HttpPages,
     making: Semaphore,
     kept: RefCell<http::KeptPages>,
@@ -257,6 +261,9 @@ impl Network {
         tcp.set_nodelay(true).map_err(|e| e.to_string())?;
         let opening = match read_beginning(&mut tcp).await? {
             Beginning::Channel(opening) => opening,
+            Beginning::Http(_) if !self.has_http => {
+                return Err("it speaks HTTP, which is not answered here (disable_http)".to_owned());
+            }
             Beginning::Http(bytes) => {
                 self.serve_http(&mut tcp, bytes, from).await?;
                 return Ok(None);

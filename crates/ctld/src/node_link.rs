@@ -12,7 +12,7 @@ use crate::stats::Stats;
 use log::{info, warn};
 use minicbor::bytes::ByteVec;
 use muster_model::batching::BatchDelay;
-use muster_model::command::Identity;
+use muster_model::command::{Identity, UserCommand};
 use muster_model::ids::{BlobId, NodeIdx};
 use muster_model::time::Timestamp;
 use muster_proto::client::Response;
@@ -64,6 +64,13 @@ pub(crate) fn located(
         config.addr = address.to_string();
     }
     hello
+}
+
+/// A host that takes a node is where it asks from, whatever it says.
+pub(crate) fn locate_host(command: &mut UserCommand, address: Option<IpAddr>) {
+    if let (UserCommand::TakeNode(asked), Some(address)) = (command, address) {
+        asked.host.addr = address.to_string();
+    }
 }
 
 /// Serves an agent until it goes.

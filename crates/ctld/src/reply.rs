@@ -126,7 +126,10 @@ impl Remarks {
                 *name = self.name;
             }
             Reply::Refused(refusal) => refusal.lines.extend(self.lines),
-            Reply::Done { .. } | Reply::WouldStart { .. } | Reply::Reserved { .. } => {}
+            Reply::Done { .. }
+            | Reply::WouldStart { .. }
+            | Reply::Reserved { .. }
+            | Reply::NodeTaken(_) => {}
         }
     }
 }

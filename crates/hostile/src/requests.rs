@@ -97,7 +97,7 @@ kinds!(
     pub COMMANDS, command_name, UserCommand:
     Submit SubmitHet Cancel Signal Hold Release Requeue Suspend Resume UpdateJob UpdateNodes UpdatePartition EndAllocation
     Reconfigure Top CreatePartition Reboot CancelReboot DeletePartition CreateReservation UpdateReservation EditAccounts
-    DeleteReservation UpdateStep Notify CreateNodes DeleteNodes SetCrontab
+    DeleteReservation UpdateStep Notify CreateNodes DeleteNodes TakeNode SetCrontab
 );
 kinds!(
     /// Kinds of queries.
@@ -404,6 +404,7 @@ fn commands_of_administrator(ids: &Ids) -> Vec<UserCommand> {
         UserCommand::DeleteNodes {
             nodes: "hostile".to_owned(),
         },
+        UserCommand::TakeNode(Box::default()),
         UserCommand::Reboot {
             nodes: "n1".to_owned(),
             asap: true,

@@ -5,6 +5,7 @@ use crate::cpuset::CpuSet;
 use crate::gpu_parts::{Entry, PartsOfGpus};
 use crate::ids::{JobId, NodeIdx};
 use crate::job::{GpuEnv, GresShare};
+use crate::node_host::NodeHost;
 use crate::node_state::{BaseState, InitialState, NodeState, ServiceState, StateFlag};
 use crate::power::Power;
 use crate::time::Timestamp;
@@ -247,6 +248,13 @@ pub struct Node {
     /// Where it is in power saving; absent: it is up.
     #[n(18)]
     pub power: Option<Power>,
+    /// It is in state FUTURE, and out of service as long.
+    #[n(24)]
+    #[cbor(default)]
+    pub future: bool,
+    /// What its line says of its host, if `slurmd -F` has taken it for another (DYNAMIC_FUTURE).
+    #[n(25)]
+    pub line_host: Option<NodeHost>,
 }
 
 impl Node {
@@ -278,6 +286,8 @@ impl Node {
             only_user: None,
             stopped: 0,
             power: (config.state == InitialState::Cloud).then_some(Power::Down),
+            future: config.state == InitialState::Future,
+            line_host: None,
         };
         match config.state {
             InitialState::Down | InitialState::Future => node.down = true,
@@ -285,7 +295,7 @@ impl Node {
             InitialState::Fail => node.fail = true,
             InitialState::Unknown | InitialState::Cloud => {}
         }
-        if node.down || node.drain || node.fail {
+        if (node.down || node.drain || node.fail) && !node.future {
             node.reason = Some(NodeReason {
                 text: reason.unwrap_or_else(|| {
                     format!("State={} in the configuration", config.state.name())
@@ -343,8 +353,7 @@ impl Node {
     /// for maintenance.
     pub fn state(&self, completing: bool, reserved: Option<bool>) -> NodeState {
         let is_reboot_issued = self.reboot.as_ref().map(|r| r.issued.is_some());
-        let is_future = self.config.state == InitialState::Future;
-        let is_silent = self.link != NodeLink::Up && !is_future && self.power.is_none();
+        let is_silent = self.link != NodeLink::Up && !self.future && self.power.is_none();
         let conditions = [
             (reserved == Some(true), StateFlag::Maintenance),
             (reserved.is_some(), StateFlag::Reserved),
@@ -355,6 +364,7 @@ impl Node {
             (is_reboot_issued == Some(false), StateFlag::RebootRequested),
             (is_reboot_issued == Some(true), StateFlag::RebootIssued),
             (self.config.state == InitialState::Cloud, StateFlag::Cloud),
+            (self.line_host.is_some(), StateFlag::DynamicFuture),
             (self.config.dynamic, StateFlag::DynamicNorm),
         ];
         let set = conditions.into_iter().filter(|(holds, _)| *holds);
@@ -365,10 +375,10 @@ impl Node {
     fn base_state(&self) -> BaseState {
         let cpus = self.config.job_cpus().len();
         let used = cpus.saturating_sub(self.free_cpus.len());
-        if self.down {
-            BaseState::Down
-        } else if self.config.state == InitialState::Future {
+        if self.future {
             BaseState::Future
+        } else if self.down {
+            BaseState::Down
         } else if used > 0 && (used >= cpus || self.exclusive) {
             BaseState::Allocated
         } else if used > 0 {

@@ -95,6 +95,8 @@ pub enum StateFlag {
     RebootIssued,
     /// Powered up when it is needed (`State=CLOUD`).
     Cloud,
+    /// It was FUTURE, and a host has taken it (`slurmd -F`).
+    DynamicFuture,
     /// It is in no file (`slurmd -Z`, `scontrol create NodeName=`).
     DynamicNorm,
     /// To be powered down once no job is there.
@@ -109,7 +111,7 @@ pub enum StateFlag {
 
 impl StateFlag {
     /// All of them, in Slurm's order.
-    pub const ALL: [StateFlag; 14] = [
+    pub const ALL: [StateFlag; 15] = [
         StateFlag::Maintenance,
         StateFlag::Reserved,
         StateFlag::Drain,
@@ -119,6 +121,7 @@ impl StateFlag {
         StateFlag::RebootRequested,
         StateFlag::RebootIssued,
         StateFlag::Cloud,
+        StateFlag::DynamicFuture,
         StateFlag::DynamicNorm,
         StateFlag::PowerDown,
         StateFlag::PoweringDown,
@@ -138,6 +141,7 @@ impl StateFlag {
             StateFlag::RebootRequested => "REBOOT_REQUESTED",
             StateFlag::RebootIssued => "REBOOT_ISSUED",
             StateFlag::Cloud => "CLOUD",
+            StateFlag::DynamicFuture => "DYNAMIC_FUTURE",
             StateFlag::DynamicNorm => "DYNAMIC_NORM",
             StateFlag::PowerDown => "POWER_DOWN",
             StateFlag::PoweringDown => "POWERING_DOWN",
@@ -158,6 +162,7 @@ impl StateFlag {
             StateFlag::RebootRequested
             | StateFlag::RebootIssued
             | StateFlag::Cloud
+            | StateFlag::DynamicFuture
             | StateFlag::DynamicNorm
             | StateFlag::PowerDown
             | StateFlag::PoweringDown
@@ -362,6 +367,10 @@ impl StatePattern {
         ("PERFCTRS", StatePattern::Never),
         ("NPC", StatePattern::Never),
         ("CLOUD", StatePattern::Flag(StateFlag::Cloud)),
+        (
+            "DYNAMIC_FUTURE",
+            StatePattern::Flag(StateFlag::DynamicFuture),
+        ),
         ("DYNAMIC_NORM", StatePattern::Flag(StateFlag::DynamicNorm)),
         ("POWER_DOWN", StatePattern::Flag(StateFlag::PowerDown)),
         ("POWERING_DOWN", StatePattern::Flag(StateFlag::PoweringDown)),

@@ -13,7 +13,7 @@ pub(crate) struct Flag {
     pub(crate) long: &'static str,
     /// It can be given by its letter.
     pub(crate) is_short: bool,
-    /// What its value is called; empty if it takes none.
+    /// What its value is called; empty if it takes none. In brackets: it may be left out, else it joins the letter.
     pub(crate) value: &'static str,
     /// What it does.
     pub(crate) help: &'static str,
@@ -111,6 +111,7 @@ impl Daemon {
         );
         for flag in self.flags {
             let left = match flag.is_short {
+                true if flag.value.starts_with('[') => format!("-{}{}", flag.letter, flag.value),
                 true => format!("-{} {}", flag.letter, flag.value),
                 false => format!("--{} {}", flag.long, flag.value),
             };
@@ -215,7 +216,9 @@ impl Daemon {
                 found.push((letter, String::new()));
                 continue;
             }
+            let is_optional = flag.value.starts_with('[');
             let value = match &letters[at + letter.len_utf8()..] {
+                "" if is_optional => Some(String::new()),
                 "" => words.next().cloned(),
                 joined => Some(joined.to_owned()),
             };
@@ -240,6 +243,7 @@ mod tests {
         flags: &[
             flag('D', "", "stay"),
             flag('f', "FILE", "read this"),
+            flag('F', "[FEATURE]", "take one"),
             flag('i', "", "ignore").refused("no"),
             long_flag("conf-server", 's', "HOST", "fetch that"),
         ],
@@ -255,6 +259,9 @@ mod tests {
         for words in [&["-Dfx"][..], &["-D", "-f", "x"], &["-Df", "x"]] {
             assert_eq!(parse(words).unwrap(), both, "{words:?}");
         }
+        let optional = |feature: &str| vec![('F', feature.to_owned()), ('D', String::new())];
+        assert_eq!(parse(&["-Fbig", "-D"]).unwrap(), optional("big"));
+        assert_eq!(parse(&["-F", "-D"]).unwrap(), optional(""));
         let server = vec![('s', "h:1".to_owned())];
         for words in [&["--conf-server=h:1"][..], &["--conf-server", "h:1"]] {
             assert_eq!(parse(words).unwrap(), server, "{words:?}");

@@ -24,6 +24,8 @@ pub(crate) fn main(words: &[String]) -> Result<ExitCode> {
         "join" => join::main(rest),
         "list" => list(rest),
         "forget" => forget(rest),
+        // slurmd -F starts it.
+        "take" => crate::slurmd::future::main(rest),
         other => {
             bail!("'{other}' is not a command of 'muster node': 'muster node --help' lists them")
         }

@@ -1,6 +1,7 @@
 //! `slurmd`: a node's supervisor and its agent, with the options of slurmd(8).
 
 mod dynamic;
+pub(crate) mod future;
 
 use crate::conf_owner;
 use crate::daemon::{self, PidFile, Ready};
@@ -48,8 +49,10 @@ pub(crate) static DAEMON: Daemon = Daemon {
             "FILE",
             "read this slurm.conf (default: $SLURM_CONF, else /etc/slurm/slurm.conf)",
         ),
-        flag('F', "FEATURE", "come up as a dynamic future node").refused(
-            "FUTURE nodes of slurm.conf do not become real: use -Z, which joins under its own name",
+        flag(
+            'F',
+            "[FEATURE]",
+            "be a node in state FUTURE that is such a machine (and has this feature)",
         ),
         flag('G', "", "print this machine's devices").refused("devices are named in gres.conf"),
         flag('h', "", "print this help"),
@@ -85,6 +88,8 @@ struct Args {
     /// It joins without being named, and says this of itself.
     dynamic: bool,
     said: Option<String>,
+    /// It takes a node in state FUTURE, with this feature if one is named.
+    future: Option<String>,
 }
 
 /// Runs a supervisor.
@@ -125,6 +130,7 @@ fn parse(args: &[String]) -> Result<Option<Args>> {
             'H' => parsed.server = Some(value),
             'U' => parsed.server_user = Some(value),
             'Z' => parsed.dynamic = true,
+            'F' => parsed.future = Some(value),
             'K' => parsed.said = Some(value),
             // The rest has no effect; the table says why.
             _ => {}
@@ -135,6 +141,9 @@ fn parse(args: &[String]) -> Result<Option<Args>> {
     }
     if parsed.said.is_some() && !parsed.dynamic {
         bail!("--conf requires -Z");
+    }
+    if parsed.future.is_some() && (parsed.dynamic || parsed.node.is_some()) {
+        bail!("-F takes the node that the controller gives: leave out -Z and -N");
     }
     if machine {
         print_machine(parsed.conf)?;
@@ -290,7 +299,14 @@ fn network(config: &Config, node: &NodeDef, node_key: PathBuf) -> Result<Network
         .nodes
         .iter()
         .any(|other| other.hostname == node.hostname && other.name != node.name);
+    let communication = config.communication();
     let mut network = NetworkOptions {
+        ipv6_only: communication.ipv6_only,
+        keep_alive: [
+            communication.idle_s,
+            communication.interval_s,
+            communication.probes,
+        ],
         port: (listens && !shares).then_some(node.port),
         place: place(&node.addr, node.port),
         node_key,
@@ -341,9 +357,10 @@ fn start(args: Args) -> Result<ExitCode> {
     };
     let (config, _) = conf_owner::load(&conf)?;
     check_accounts(&config)?;
-    let found = match args.dynamic {
-        true => dynamic::describe(&config, args.node.as_deref(), args.said.as_deref())?,
-        false => find_node(&config, args.node.as_deref())?.clone(),
+    let found = match (args.dynamic, &args.future) {
+        (_, Some(feature)) => future::take(&config, feature)?,
+        (true, None) => dynamic::describe(&config, args.node.as_deref(), args.said.as_deref())?,
+        (false, None) => find_node(&config, args.node.as_deref())?.clone(),
     };
     let node = &found;
     let expand = |template: &str| expand_path(template, &node.name, &node.hostname);

@@ -1,6 +1,7 @@
 //! The options of an agent at its start. Everything else comes from the controller.
 
 use minicbor::{Decode, Encode};
+use muster_channel::KeepAlive;
 use muster_model::node::NodeConfig;
 use muster_node_core::messages::MachineClaim;
 use std::path::PathBuf;
@@ -98,6 +99,26 @@ pub struct NetworkOptions {
     #[n(8)]
     #[cbor(default)]
     pub node_key: PathBuf,
+    /// `DisableIPv4`: other hosts reach it by IPv6 alone.
+    #[n(9)]
+    #[cbor(default)]
+    pub ipv6_only: bool,
+    /// `keepalivetime`, `keepaliveinterval` and `keepaliveprobes`: when connections of other hosts are given up.
+    #[n(10)]
+    #[cbor(default)]
+    pub keep_alive: [Option<u32>; 3],
+}
+
+impl NetworkOptions {
+    /// How connections from other hosts, and to other nodes, are probed.
+    pub(crate) fn keep_alive(&self) -> KeepAlive {
+        let [idle_s, interval_s, probes] = self.keep_alive;
+        KeepAlive {
+            idle_s,
+            interval_s,
+            probes,
+        }
+    }
 }
 
 impl AgentOptions {

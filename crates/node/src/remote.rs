@@ -3,7 +3,7 @@
 use anyhow::{Context as _, bail};
 use minicbor::bytes::ByteVec;
 use muster_channel::relay::relay;
-use muster_channel::{Channel, Initiator, SECRET, Scheme};
+use muster_channel::{Channel, Initiator, KeepAlive, SECRET, Scheme};
 use muster_proto::frame;
 use muster_proto::hello::{ChannelAnswer, ChannelHello, JobCredential};
 use muster_proto::version::Versions;
@@ -50,6 +50,7 @@ pub(crate) async fn connect(
 ) -> anyhow::Result<UnixStream> {
     let tcp = timeout(CONNECT_PATIENCE, TcpStream::connect(place)).await;
     let tcp = tcp.context("it does not answer")??;
+    KeepAlive::default().set_on(&tcp)?;
     let (credential, secret) = proof(credential, key);
     begin(tcp, (Scheme::Job, &credential, &secret), "slurmd there").await
 }

@@ -492,6 +492,7 @@ pub(crate) fn is_administration(command: &UserCommand) -> bool {
             | UserCommand::DeletePartition { .. }
             | UserCommand::CreateNodes { .. }
             | UserCommand::DeleteNodes { .. }
+            | UserCommand::TakeNode(_)
             | UserCommand::CreateReservation(_)
             | UserCommand::UpdateReservation(_)
             | UserCommand::DeleteReservation { .. }

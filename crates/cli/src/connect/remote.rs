@@ -3,7 +3,7 @@
 
 use super::ConnectError;
 use crate::people;
-use muster_channel::{Purpose, Scheme};
+use muster_channel::{KeepAlive, Purpose, Scheme};
 use muster_conf::endpoint::Endpoint;
 use muster_proto::frame;
 use muster_proto::hello::{ChannelAnswer, ChannelHello};
@@ -27,7 +27,11 @@ pub(super) fn connect(
     for address in &endpoint.addresses {
         let patience = Duration::from_secs(endpoint.tcp_timeout_s.max(1).into());
         match muster_channel::dial((address.as_str(), endpoint.port), patience) {
-            Ok(tcp) => return prove(tcp, address, (endpoint, token)),
+            Ok(tcp) => {
+                // Without it the connection does as well, but is missed later.
+                let _ = keep_alive(endpoint).set_on(&tcp);
+                return prove(tcp, address, (endpoint, token));
+            }
             Err(source) => {
                 last = Some(ConnectError::Unreachable {
                     socket: place(address, endpoint.port),
@@ -40,6 +44,16 @@ pub(super) fn connect(
         socket: endpoint.socket.display().to_string(),
         source: io::ErrorKind::NotFound.into(),
     }))
+}
+
+/// How connections are probed, as slurm.conf says.
+pub(super) fn keep_alive(endpoint: &Endpoint) -> KeepAlive {
+    let communication = &endpoint.communication;
+    KeepAlive {
+        idle_s: communication.idle_s,
+        interval_s: communication.interval_s,
+        probes: communication.probes,
+    }
 }
 
 /// An address with its port, as it is written.

@@ -102,7 +102,7 @@ const NODES: &[(&str, &str)] = &[
     ("_draining", "Such nodes with jobs"),
     (
         "_dyn_future",
-        "Nodes that are dynamic and not there yet; there are none",
+        "Nodes that were not there yet, and that a host has taken",
     ),
     ("_dyn_normal", "Nodes that are dynamic"),
     ("_external", "Nodes that another controls; there are none"),
@@ -162,6 +162,7 @@ impl NodeCounts {
                 "REBOOT_REQUESTED" => "_reboot_req",
                 "REBOOT_ISSUED" => "_reboot_issued",
                 "CLOUD" => "_cloud",
+                "DYNAMIC_FUTURE" => "_dyn_future",
                 "DYNAMIC_NORM" => "_dyn_normal",
                 "POWER_DOWN" => "_power_down",
                 "POWERING_DOWN" => "_powering_down",

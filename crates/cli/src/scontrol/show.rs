@@ -24,6 +24,7 @@ use job::RecordStyle;
 use muster_model::hostlist;
 use muster_model::ids::{JobId, StepNo};
 use muster_model::licenses::License;
+use muster_model::node::Node;
 use muster_model::private_data::PrivateData;
 use muster_proto::client::JobFilter;
 use std::collections::HashSet;
@@ -43,6 +44,8 @@ pub(crate) struct ScontrolFlags {
     pub hide: bool,
     /// `--json`, `--yaml`: as a document of this layout.
     pub dialect: Option<Dialect>,
+    /// `-F`: nodes in state FUTURE too.
+    pub future: bool,
     /// `-v`: how many records there are, and since when, is said.
     pub verbose: bool,
     /// `-Q`: no complaints.
@@ -50,6 +53,11 @@ pub(crate) struct ScontrolFlags {
 }
 
 impl ScontrolFlags {
+    /// Whether a node is shown: one that is not there yet only to who asks for those.
+    fn shows(self, node: &Node) -> bool {
+        self.future || !node.future
+    }
+
     fn style(self) -> RecordStyle {
         RecordStyle {
             one_line: self.one_liner,
@@ -301,12 +309,13 @@ fn nodes(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> {
     let mut shown = Vec::new();
     let mut missing = String::new();
     match which {
-        None => shown.extend(&ctx.nodes),
+        None => shown.extend(ctx.nodes.iter().filter(|node| flags.shows(node))),
         Some(list) => {
             let names =
                 hostlist::parse(list).map_err(|e| Failure::new(format!("scontrol: error: {e}")))?;
             for name in names {
-                match ctx.nodes.iter().find(|n| n.config.name == name) {
+                let mut nodes = ctx.nodes.iter().filter(|node| flags.shows(node));
+                match nodes.find(|n| n.config.name == name) {
                     Some(node) => shown.push(node),
                     None => missing.push_str(&format!("Node {name} not found\n")),
                 }

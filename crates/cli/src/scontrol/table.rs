@@ -26,9 +26,7 @@ pub(crate) static SPEC: Spec = Spec {
             "with reconfigure: print what would change, and change nothing",
         ),
         flag("federation", "jobs of all clusters of a federation").refused(NO_FEDERATION),
-        flag("future", "nodes in state FUTURE too")
-            .short('F')
-            .stored("they are always shown"),
+        flag("future", "nodes in state FUTURE too").short('F'),
         flag("help", "print this help").short('h'),
         flag("hide", "no hidden partitions (the default)"),
         opt(

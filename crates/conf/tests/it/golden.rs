@@ -250,6 +250,11 @@ fn protection_that_is_not_given_is_an_error() {
     for refused in [
         "TLSType=tls/s2n",
         "TLSType=tls/openssl",
+        "TLSParameters=ca_cert_file=/etc/slurm/ca.pem",
+        "CertmgrType=certmgr/script",
+        "CertmgrParameters=generate_csr_script=/bin/true",
+        "CertgenType=certgen/script",
+        "CertgenParameters=keygen_script=/bin/true",
         "CredType=cred/other",
         "CryptoType=crypto/other",
     ] {

@@ -1,10 +1,11 @@
 //! What each event does to one node.
 
+use super::future;
 use crate::event::{Event, NodeChange};
 use crate::index::{lost_key, power_due, shift};
 use crate::node_transition::{
-    LinkMove, LinkState, NodeCondition, NodeMove, PowerMove, PowerState, RebootState, move_of,
-    next_condition,
+    LinkMove, LinkState, NodeCondition, NodeMove, PowerMove, PowerState, RebootState, ServiceMove,
+    move_of, next_condition,
 };
 use crate::state::State;
 use muster_model::cpuset::CpuSet;
@@ -230,6 +231,11 @@ pub(crate) fn leave_power_saving(node: &mut Node) {
     advance(node, NodeMove::Power(PowerMove::SavingEnds), Timestamp(0));
 }
 
+/// Whether it takes jobs changes with its line.
+pub(super) fn set_service(node: &mut Node, happens: ServiceMove) {
+    advance(node, NodeMove::Service(happens), Timestamp(0));
+}
+
 /// Takes a node to the state to which a move leads, and says which that is; none if that is impossible. When it was asked for
 /// a power state or a reboot comes with the change.
 fn advance(node: &mut Node, happens: NodeMove, at: Timestamp) -> Option<NodeCondition> {
@@ -272,8 +278,10 @@ fn apply_change(node: &mut Node, change: &NodeChange, at: Timestamp) {
         NodeChange::LinkLost | NodeChange::ResumeFailed => {}
         NodeChange::Down(reason) | NodeChange::Drain(reason) | NodeChange::Fail(reason) => {
             node.reason = Some(reason.clone());
+            node.future = false;
         }
         NodeChange::Resume => {
+            node.future = false;
             node.reason = None;
             node.launch_failures = 0;
             // The wait for a silent node starts anew.
@@ -308,6 +316,8 @@ fn apply_change(node: &mut Node, change: &NodeChange, at: Timestamp) {
             }
         }
         NodeChange::Returned => drop_reason_if_in_service(node),
+        NodeChange::Future => future::leave(node),
+        NodeChange::Taken(host) => future::take(node, host),
     }
     debug_assert_eq!(NodeCondition::of(node), condition, "{change:?}");
 }

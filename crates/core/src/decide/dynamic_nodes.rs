@@ -8,6 +8,7 @@ use crate::state::State;
 use muster_model::command::Reply;
 use muster_model::ids::NodeIdx;
 use muster_model::node::{Node, NodeConfig};
+use muster_model::node_host::NodeHost;
 use muster_model::node_state::InitialState;
 use muster_model::refusal::{Refusal, RefusalCode};
 use std::collections::BTreeSet;
@@ -36,10 +37,8 @@ pub(super) fn create(
         let known = state.node_named(&node.name);
         new += usize::from(known.is_none());
         // One that was announced comes now.
-        let is_announced = |known: &Node| {
-            let config = &known.config;
-            config.dynamic && config.state == InitialState::Future && known.jobs.is_empty()
-        };
+        let is_announced =
+            |known: &Node| known.config.dynamic && known.future && known.jobs.is_empty();
         if known.is_some_and(|known| !is_announced(known)) {
             return Err(invalid(format!(
                 "node {} exists already: scontrol delete NodeName={} removes it if no file names it",
@@ -201,6 +200,21 @@ fn free_places(state: &State) -> Vec<NodeIdx> {
     free.into_iter().rev().collect()
 }
 
+/// Whether a node can be on such a host; what is wrong with it, if not.
+pub(super) fn check_host(host: &NodeHost) -> Result<(), String> {
+    for (key, text) in [("NodeHostname", &host.hostname), ("NodeAddr", &host.addr)] {
+        let odd =
+            |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '%'));
+        if text.len() > NAME_MAX || text.contains(odd) {
+            return Err(format!("{key} is not a valid host name"));
+        }
+    }
+    match host.port {
+        0 | 65_536.. => Err(format!("invalid port: Port={}", host.port)),
+        _ => Ok(()),
+    }
+}
+
 /// Whether a node can be so.
 fn check(node: &NodeConfig) -> Result<(), Refusal> {
     let name = &node.name;
@@ -223,14 +237,8 @@ fn check(node: &NodeConfig) -> Result<(), Refusal> {
             format!("node {name}: {what}"),
         ))
     };
-    for (key, text) in [("NodeHostname", &node.hostname), ("NodeAddr", &node.addr)] {
-        let odd = |c: char| !(plain(c) || matches!(c, ':' | '%'));
-        if text.len() > NAME_MAX || text.contains(odd) {
-            return wrong(format!("{key} is not a valid host name"));
-        }
-    }
-    if node.port == 0 || node.port > u32::from(u16::MAX) {
-        return wrong(format!("invalid port: Port={}", node.port));
+    if let Err(what) = check_host(&NodeHost::of(node)) {
+        return wrong(what);
     }
     let cores = node.sockets.checked_mul(node.cores_per_socket);
     let threads = cores.and_then(|cores| cores.checked_mul(node.threads_per_core));

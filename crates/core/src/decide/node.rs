@@ -185,6 +185,9 @@ fn check_machine(draft: &mut Draft<'_>, idx: NodeIdx, info: &NodeInfo) {
     let Some(node) = draft.node(idx) else {
         return;
     };
+    if node.future {
+        return;
+    }
     let lacks = if info.cpus < node.config.cpus {
         Some("Low socket*core*thread count")
     } else if info.memory_mib < node.config.memory_mib {

@@ -2,6 +2,7 @@
 //! the events; nothing here waits for them, only for the agents of nodes.
 
 use super::draft::Draft;
+use super::future_nodes;
 use super::node_loss;
 use super::target;
 use crate::event::{Event, JobChange, NodeChange};
@@ -142,6 +143,7 @@ pub(super) fn set_power(
         ));
     };
     let known = target::known_nodes(draft, nodes)?;
+    future_nodes::refuse_what_needs_a_node(draft, &known)?;
     for idx in &known {
         let node = draft
             .node(*idx)

@@ -2,6 +2,7 @@
 //! agent that registers from a new boot has done it.
 
 use super::draft::Draft;
+use super::future_nodes;
 use super::pending_reboot::{change, order_if_idle};
 use super::target;
 use super::texts;
@@ -40,6 +41,7 @@ pub(super) fn reboot(
         texts::too_long("the reason", reason, TEXT_BYTES_MAX)?;
     }
     let nodes = target::known_nodes(draft, request.nodes)?;
+    future_nodes::refuse_what_needs_a_node(draft, &nodes)?;
     for idx in &nodes {
         ask(draft, identity.uid, *idx, request);
     }

@@ -1,6 +1,7 @@
 //! `scontrol update nodename=`.
 
 use super::draft::Draft;
+use super::future_nodes;
 use super::node_loss;
 use super::texts;
 use super::{power, target};
@@ -20,6 +21,7 @@ enum StateRequest {
     Fail,
     Resume,
     Undrain,
+    Future,
 }
 
 /// Changes the named nodes, all or none.
@@ -68,6 +70,13 @@ pub(super) fn update(
             ));
         }
     }
+    match request {
+        Some(StateRequest::Future) => future_nodes::check_idle(draft, &known)?,
+        Some(StateRequest::Drain | StateRequest::Fail | StateRequest::Undrain) => {
+            future_nodes::refuse_what_needs_a_node(draft, &known)?;
+        }
+        Some(StateRequest::Down | StateRequest::Resume) | None => {}
+    }
     for idx in &known {
         update_one(draft, identity, *idx, request, update);
         if let Some(bind) = cpu_bind {
@@ -111,17 +120,12 @@ fn state_request(state: &str) -> Result<StateRequest, Refusal> {
                 format!("State={other}: use scontrol reboot and scontrol cancel_reboot"),
             ));
         }
-        "FUTURE" => {
-            return Err(Refusal::new(
-                RefusalCode::NotSupported,
-                "State=FUTURE: nodes are added in slurm.conf",
-            ));
-        }
+        "FUTURE" => StateRequest::Future,
         other => {
             return Err(Refusal::new(
                 RefusalCode::InvalidNodeState,
                 format!(
-                    "State={other} is not one of DOWN, DRAIN, FAIL, RESUME, IDLE, UNDRAIN, POWER_UP, POWER_DOWN, POWER_DOWN_ASAP, POWER_DOWN_FORCE"
+                    "State={other} is not one of DOWN, DRAIN, FAIL, FUTURE, RESUME, IDLE, UNDRAIN, POWER_UP, POWER_DOWN, POWER_DOWN_ASAP, POWER_DOWN_FORCE"
                 ),
             ));
         }
@@ -160,6 +164,7 @@ fn update_one(
             changes.push(NodeChange::Resume);
         }
         (Some(StateRequest::Undrain), _) => changes.push(NodeChange::Undrain),
+        (Some(StateRequest::Future), _) => future_nodes::leave(draft, idx),
         (None, _) => changes.extend(given.map(NodeChange::Reason)),
     }
     changes.extend(update.weight.map(NodeChange::Weight));

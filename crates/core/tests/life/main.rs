@@ -9,6 +9,7 @@ mod dependencies;
 mod dynamic_nodes;
 mod ending;
 mod fixtures;
+mod future_nodes;
 mod het;
 mod hostile;
 mod job_env;

@@ -18,6 +18,7 @@ pub(super) fn kind(body: &RequestBody) -> &'static str {
             UserCommand::DeletePartition { .. } => "REQUEST_DELETE_PARTITION",
             UserCommand::CreateNodes { .. } => "REQUEST_CREATE_NODE",
             UserCommand::DeleteNodes { .. } => "REQUEST_DELETE_NODE",
+            UserCommand::TakeNode(_) => "REQUEST_TAKE_NODE",
             UserCommand::Reboot { .. } | UserCommand::CancelReboot { .. } => "REQUEST_REBOOT_NODES",
             UserCommand::EditAccounts(_) => "DBD_MODIFY_ASSOCS",
             UserCommand::CreateReservation(_) => "REQUEST_CREATE_RESERVATION",

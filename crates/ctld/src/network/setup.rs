@@ -5,8 +5,8 @@ use crate::node_trust::NodeTrust;
 use anyhow::{Context as _, Result};
 use log::{info, warn};
 use muster_channel::host::is_own;
-use muster_channel::{Purpose, Scheme};
-use muster_conf::{AuthMethod, Authentication, Config, UserTokenSettings};
+use muster_channel::{KeepAlive, Purpose, Scheme, listen_everywhere};
+use muster_conf::{AuthMethod, Authentication, Communication, Config, UserTokenSettings};
 use muster_core::state::State;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::{self, AccessRequest};
@@ -16,7 +16,7 @@ use muster_trust::user_token::UserTokens;
 use nix::unistd::{Uid, User, geteuid};
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs as _};
+use std::net::{TcpListener, ToSocketAddrs as _};
 use std::ops::RangeInclusive;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -29,7 +29,7 @@ pub(crate) struct NodeAddresses(Arc<RwLock<ByName>>);
 struct ByName {
     /// Of slurm.conf. It is replaced when that is read again.
     configured: HashMap<String, String>,
-    /// Of nodes that no file names. It is replaced when one comes or goes.
+    /// Of nodes that no file names, and of those that a host has taken. It is replaced when one comes or goes.
     dynamic: HashMap<String, String>,
 }
 
@@ -44,11 +44,13 @@ impl NodeAddresses {
             .configured = now.collect();
     }
 
-    /// Takes that of all nodes that no file names. One that was made before its address was known comes from anywhere.
+    /// Takes that of all nodes that no file names, or that a host has taken. One that was made before its address was known comes
+    /// from anywhere.
     pub(crate) fn follow(&self, state: &State) {
         let nodes = state.nodes.iter();
         let known = nodes.filter(|node| {
-            node.config.dynamic && !node.removed && node.config.addr != node.config.name
+            let is_made = node.config.dynamic && node.config.addr != node.config.name;
+            !node.removed && (is_made || node.line_host.is_some())
         });
         let now = known.map(|node| (node.config.name.clone(), node.config.addr.clone()));
         self.0
@@ -60,7 +62,7 @@ impl NodeAddresses {
     /// That of a node, if it has to come from there.
     pub(crate) fn of(&self, node: &str) -> Option<String> {
         let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let known = all.configured.get(node).or_else(|| all.dynamic.get(node));
+        let known = all.dynamic.get(node).or_else(|| all.configured.get(node));
         known.cloned()
     }
 
@@ -80,11 +82,12 @@ pub(crate) struct NetworkSettings {
     user_tokens: Option<UserTokenSettings>,
     ports: RangeInclusive<u16>,
     has_metrics: bool,
+    communication: Communication,
 }
 
 impl NetworkSettings {
     /// The keys that these are from.
-    pub(crate) const KEYS: &str = "other values of AuthType, AuthInfo, AuthAltTypes, AuthAltParameters, MetricsType and SlurmctldPort";
+    pub(crate) const KEYS: &str = "other values of AuthType, AuthInfo, AuthAltTypes, AuthAltParameters, CommunicationParameters, MetricsType and SlurmctldPort";
 
     /// Those of a configuration.
     pub(crate) fn of(config: &Config) -> NetworkSettings {
@@ -93,6 +96,7 @@ impl NetworkSettings {
             user_tokens: config.user_tokens(),
             ports: config.slurmctld_ports.clone(),
             has_metrics: config.has_metrics(),
+            communication: config.communication(),
         }
     }
 }
@@ -104,6 +108,8 @@ pub(crate) struct Setup {
     pub(crate) configuration: GivenConfiguration,
     /// Everybody who can connect gets metrics.
     pub(crate) has_metrics: bool,
+    /// Requests of HTTP are answered (not `disable_http`).
+    pub(crate) has_http: bool,
     /// Keys of nodes.
     pub(crate) trust: NodeTrust,
 }
@@ -177,6 +183,7 @@ pub(crate) fn prepare(
         listeners,
         configuration: configuration.clone(),
         has_metrics,
+        has_http: !config.communication().without_http,
         trust: trust.clone(),
         verifier: Arc::new(ClusterVerifier {
             trust: trust.clone(),
@@ -209,41 +216,27 @@ fn remote_node(config: &Config) -> Option<&str> {
     remote.map(|node| node.name.as_str())
 }
 
-fn has_word(config: &Config, word: &str) -> bool {
-    let words = config.text("CommunicationParameters").unwrap_or("");
-    words
-        .split(',')
-        .any(|own| own.trim().eq_ignore_ascii_case(word))
-}
-
 /// Listens on each port of `SlurmctldPort`.
 fn listen(config: &Config) -> Result<Vec<TcpListener>> {
     let mut listeners = Vec::new();
+    let communication = config.communication();
+    let keep_alive = KeepAlive {
+        idle_s: communication.idle_s,
+        interval_s: communication.interval_s,
+        probes: communication.probes,
+    };
     for port in config.slurmctld_ports.clone() {
-        let listener = match has_word(config, "NoCtldInAddrAny") {
+        let listener = match communication.at_own_address {
             true => listen_at_own_address(config, port),
-            false => listen_everywhere(port, !has_word(config, "DisableIPv6")),
+            false => listen_everywhere(port, communication.ipv6_only),
         };
         let listener =
             listener.with_context(|| format!("cannot listen on port {port} (SlurmctldPort)"))?;
+        keep_alive.set_on(&listener)?;
         info!("other hosts are served at {}", listener.local_addr()?);
         listeners.push(listener);
     }
     Ok(listeners)
-}
-
-fn listen_everywhere(port: u16, with_ipv6: bool) -> io::Result<TcpListener> {
-    let every = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
-    if with_ipv6 {
-        // It takes both kinds.
-        match TcpListener::bind(every) {
-            Err(e) if e.kind() == io::ErrorKind::AddrInUse => return Err(e),
-            Ok(listener) => return Ok(listener),
-            // A host without IPv6.
-            Err(_) => {}
-        }
-    }
-    TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))
 }
 
 fn listen_at_own_address(config: &Config, port: u16) -> io::Result<TcpListener> {

@@ -1,14 +1,14 @@
-//! Nodes that no file names: what counts of what they say of themselves, from where they connect, and what becomes of their agents
-//! when they are deleted.
+//! Nodes that no file names, and those that hosts take: what counts of what they say of themselves, from where they connect, and what
+//! becomes of their agents when they are deleted or given back.
 
 use super::Writer;
 use crate::mail::ToLink;
 use crate::network::NodeAddresses;
 use log::info;
-use muster_core::event::Event;
+use muster_core::event::{Event, NodeChange};
 use muster_model::command::{Command, Identity, Reply, UserCommand};
 use muster_model::ids::NodeIdx;
-use muster_model::node::{Node, NodeConfig};
+use muster_model::node::{Node, NodeConfig, NodeLink};
 use muster_model::node_state::InitialState;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::time::Timestamp;
@@ -31,8 +31,7 @@ pub(super) fn node_of(
 ) -> Result<NodeIdx, Refusal> {
     let name = &hello.name;
     let known = writer.engine.state().node_named(name);
-    let is_announced =
-        |node: &Node| node.config.dynamic && node.config.state == InitialState::Future;
+    let is_announced = |node: &Node| node.config.dynamic && node.future;
     match (known, &hello.dynamic) {
         (Some(node), None) => return Ok(node.idx),
         (Some(node), Some(_)) if !is_announced(node) => return Ok(node.idx),
@@ -114,6 +113,22 @@ pub(super) fn follow(writer: &mut Writer, events: &[Event]) {
                 nodes.iter().for_each(|node| dismiss(writer, *node));
             }
             Event::NodesCreated { .. } | Event::Configured { .. } => has_changed = true,
+            Event::NodeChanged {
+                change: NodeChange::Taken(_),
+                ..
+            } => has_changed = true,
+            Event::NodeChanged {
+                node,
+                change: NodeChange::Future,
+                ..
+            } => {
+                has_changed = true;
+                // The host that had it has no node any more.
+                let state = writer.engine.state();
+                if state.node(*node).is_some_and(|n| n.link != NodeLink::Up) {
+                    dismiss(writer, *node);
+                }
+            }
             _ => {}
         }
     }

@@ -104,6 +104,8 @@ requests! {
     CreateNodes = Command, Administrator, "scontrol create NodeName=";
     /// Removes such nodes.
     DeleteNodes = Command, Administrator, "scontrol delete NodeName=";
+    /// Takes a node in state FUTURE for a host.
+    TakeNode = Command, Administrator, "slurmd -F";
     /// Reboots nodes.
     Reboot = Command, Administrator, "scontrol reboot";
     /// Calls a reboot off.
@@ -324,6 +326,7 @@ impl From<&UserCommand> for AccessRequest {
             UserCommand::DeletePartition { .. } => AccessRequest::DeletePartition,
             UserCommand::CreateNodes { .. } => AccessRequest::CreateNodes,
             UserCommand::DeleteNodes { .. } => AccessRequest::DeleteNodes,
+            UserCommand::TakeNode(_) => AccessRequest::TakeNode,
             UserCommand::Reboot { .. } => AccessRequest::Reboot,
             UserCommand::CancelReboot { .. } => AccessRequest::CancelReboot,
             UserCommand::CreateReservation(_) => AccessRequest::CreateReservation,

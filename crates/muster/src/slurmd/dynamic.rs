@@ -57,7 +57,7 @@ pub(super) fn describe(config: &Config, name: Option<&str>, said: Option<&str>) 
 }
 
 /// The address by which this host reaches the controller, if that is another host.
-fn own_address(config: &Config) -> Option<String> {
+pub(super) fn own_address(config: &Config) -> Option<String> {
     let port = *config.slurmctld_ports.start();
     let hosts = config.slurmctld.iter();
     let mut remote = hosts.filter(|host| !is_own(&host.host) && !is_own(host.address()));

@@ -2,6 +2,8 @@
 //! directories of their own, which share munge's key, or the cluster's own, and nothing else of the cluster.
 
 mod agent_pages;
+mod faults;
+mod future;
 mod given;
 mod joining;
 mod node_keys;
@@ -400,7 +402,8 @@ impl Hosts {
         let until = Instant::now() + PATIENCE;
         while !holds() {
             if Instant::now() > until {
-                ok(&format!("tail -n 20 {}/log/* >&2", self.dir.display()));
+                let logs = sh(&format!("tail -n 20 {}/log/*", self.dir.display()));
+                eprintln!("{}", String::from_utf8_lossy(&logs.stdout));
                 panic!("{what}: not within {PATIENCE:?}");
             }
             std::thread::sleep(Duration::from_millis(50));

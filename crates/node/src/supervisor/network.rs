@@ -1,17 +1,18 @@
 //! The supervisor's part of connections from other hosts: it creates the socket of `SlurmdPort` and
 //! the file by which processes identify this host, and starts the relay that serves the socket.
 
-use crate::options::AgentOptions;
+use crate::options::{AgentOptions, NetworkOptions};
 use crate::relay::control;
 use crate::role::{self, RELAY_NAME};
 use crate::sys;
 use anyhow::Context as _;
+use muster_channel::listen_everywhere;
 use muster_node_core::messages::User;
 use muster_proto::address::HOST_FILE;
 use nix::unistd::geteuid;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
-use std::net::{Ipv4Addr, Ipv6Addr, TcpListener};
+use std::net::TcpListener;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::{OpenOptionsExt as _, chown};
 use std::path::Path;
@@ -67,8 +68,8 @@ pub(super) fn start_relay(
     let Some(port) = options.network.port else {
         return Ok(None);
     };
-    let listener =
-        listen(port).with_context(|| format!("cannot listen on port {port} (SlurmdPort)"))?;
+    let listener = listen(&options.network, port)
+        .with_context(|| format!("cannot listen on port {port} (SlurmdPort)"))?;
     let (of_relay, of_agent) = control::pair()?;
     let start = role::Start {
         words: &[RELAY_NAME, &options.name],
@@ -86,21 +87,19 @@ pub(super) fn start_relay(
     Ok(Some(of_agent))
 }
 
-fn listen(port: u16) -> io::Result<TcpListener> {
+fn listen(network: &NetworkOptions, port: u16) -> io::Result<TcpListener> {
     let until = Instant::now() + PORT_MAX;
     loop {
-        // The socket takes both address families, if both exist.
-        let bound = match TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)) {
-            Err(e) if e.kind() != io::ErrorKind::AddrInUse => {
-                TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))
-            }
-            bound => bound,
-        };
-        match bound {
+        match listen_everywhere(port, network.ipv6_only) {
             Err(e) if e.kind() == io::ErrorKind::AddrInUse && Instant::now() < until => {
                 std::thread::sleep(PORT_RETRY);
             }
-            bound => return bound,
+            bound => {
+                let listener = bound?;
+                // Connections from it are probed so, too.
+                network.keep_alive().set_on(&listener)?;
+                return Ok(listener);
+            }
         }
     }
 }

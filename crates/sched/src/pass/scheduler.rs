@@ -272,6 +272,7 @@ impl Scheduler {
                 | NodeChange::Resume
                 | NodeChange::Undrain
                 | NodeChange::Returned
+                | NodeChange::Future
                 | NodeChange::Reboot(_)
                 | NodeChange::LaunchFailed(_) => {
                     self.dirty_nodes.insert(node.0);
@@ -279,6 +280,7 @@ impl Scheduler {
                 NodeChange::Reason(_)
                 | NodeChange::Health { .. }
                 | NodeChange::Comment(_)
+                | NodeChange::Taken(_)
                 | NodeChange::CpuBind(_) => {}
             },
             Event::BlobStored { .. } | Event::StepStarted { .. } | Event::StepEnded { .. } => {}

@@ -54,6 +54,7 @@ pub fn beyond_own(state: &State, identity: &Identity, command: &UserCommand) -> 
         | UserCommand::DeletePartition { .. }
         | UserCommand::CreateNodes { .. }
         | UserCommand::DeleteNodes { .. }
+        | UserCommand::TakeNode(_)
         | UserCommand::Reboot { .. }
         | UserCommand::CancelReboot { .. }
         | UserCommand::CreateReservation(_)
@@ -163,6 +164,9 @@ fn subject_of(state: &State, command: &UserCommand) -> Subject {
             let names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
             Subject::new(text(&hostlist::compress(&names)))
         }
+        UserCommand::TakeNode(asked) => Subject::new(text(&asked.host.hostname))
+            .key("NodeAddr", Some(&asked.host.addr))
+            .key("Feature", asked.feature.as_ref()),
         UserCommand::UpdatePartition { name, pairs, .. }
         | UserCommand::CreatePartition { name, pairs } => Subject::new(text(name)).pairs(pairs),
         UserCommand::DeletePartition { name } | UserCommand::DeleteReservation { name } => {

@@ -314,6 +314,7 @@ pub(super) fn commands(base: JobId, job: JobId) -> Vec<UserCommand> {
         UserCommand::DeleteNodes {
             nodes: "d1".to_owned(),
         },
+        UserCommand::TakeNode(Box::default()),
         UserCommand::EndAllocation { job, exit: exit(3) },
         UserCommand::Reconfigure,
         UserCommand::Top { target: part },

@@ -191,6 +191,7 @@ pub(super) fn commands(waits: JobId, runs: JobId) -> Vec<(AccessRequest, UserCom
             nodes: vec![crate::dynamic_nodes::dynamic("d1", &[])],
         },
         UserCommand::DeleteNodes { nodes: "d1".into() },
+        UserCommand::TakeNode(Box::default()),
         UserCommand::Reboot {
             nodes: "n1".into(),
             asap: false,

@@ -59,7 +59,7 @@ fn a_node_joins_without_being_named_runs_jobs_and_is_deleted() {
     let made = hosts.on(
         "login",
         "scontrol create NodeName=c1 CPUs=2 Feature=fast; scontrol create NodeName=c1 CPUs=2 Feature=fast State=FUTURE && \
-         scontrol show node c1",
+         scontrol -F show node c1",
     );
     assert!(made.contains("add State=CLOUD or State=FUTURE"), "{made}");
     assert!(made.contains("NodeName=c1"), "{made}");

@@ -7,7 +7,7 @@ use crate::options::AgentOptions;
 use crate::remote;
 use crate::sys;
 use anyhow::Context as _;
-use muster_channel::SECRET;
+use muster_channel::{KeepAlive, SECRET};
 use muster_node_core::agent::DialId;
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -25,6 +25,8 @@ pub(super) async fn connect(
     let patience = Duration::from_secs(options.network.tcp_timeout_s.max(1).into());
     let tcp = timeout(patience, TcpStream::connect(address)).await;
     let tcp = tcp.context("it does not answer (TCPTimeout)")??;
+    // A controller that was switched off says nothing of it, and may be elsewhere now.
+    KeepAlive::AGENT.set_on(&tcp)?;
     let mut secret = [0; SECRET];
     sys::fill_randomly(&mut secret).context("no random numbers")?;
     let made = timeout(CREDENTIAL_PATIENCE, dialer.make_credential(dial.0, secret)).await;
