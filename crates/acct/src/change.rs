@@ -319,6 +319,7 @@ fn meant(state: &State, event: &Event) -> Vec<Change> {
         | Event::PartitionRemoved { .. }
         | Event::ReservationStarted { .. }
         | Event::CrontabSet { .. }
+        | Event::TriggersChanged { .. }
         | Event::PrioritiesCalculated { .. } => Vec::new(),
     }
 }

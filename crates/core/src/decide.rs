@@ -36,6 +36,7 @@ mod suspend;
 mod target;
 mod texts;
 mod tick;
+mod triggers;
 mod turns;
 mod update_job;
 mod update_nodes;
@@ -95,6 +96,10 @@ pub fn decide(state: &State, command: &Command, now: Timestamp) -> Decision {
             tick::tick(&mut draft, *accounted);
             None
         }
+        Command::Trigger(report) => {
+            triggers::report(&mut draft, *report);
+            None
+        }
         Command::AssumeEnded { job } => {
             ending::assume_ended(&mut draft, *job);
             None
@@ -124,6 +129,7 @@ fn close(mut draft: Draft<'_>, reply: Option<Reply>) -> Decision {
         reservation::follow(&mut draft);
     }
     dependency::resolve(&mut draft);
+    triggers::follow(&mut draft);
     draft.into_decision(reply)
 }
 
@@ -284,6 +290,7 @@ fn user(
             time_limit,
         } => update_step::update(draft, identity, target, *step, *time_limit),
         UserCommand::SetCrontab(ask) => crontab::set(draft, identity, ask),
+        UserCommand::Trigger(ask) => triggers::ask(draft, identity, ask),
         UserCommand::Notify { target, text } => update_step::notify(draft, identity, target, text),
         UserCommand::EndAllocation { job, exit } => {
             cancel::end_allocation(draft, identity, *job, *exit)

@@ -236,6 +236,9 @@ pub enum Query {
     /// Times of reservations, of those that are over as well: one [`Response::ReservationTimes`].
     #[n(490)]
     ReservationTimes(#[n(0)] crate::acct::ReservationTimesQuery),
+    /// Triggers: one [`Response::Triggers`].
+    #[n(500)]
+    Triggers,
 }
 
 /// Which records a client wants. All given conditions must hold; an empty list is no condition.
@@ -409,6 +412,9 @@ pub enum Response {
     /// To `ReservationTimes`, by start.
     #[n(490)]
     ReservationTimes(#[n(0)] Vec<crate::acct::ReservationRecord>),
+    /// To `Triggers`: those that the caller may see, by number.
+    #[n(500)]
+    Triggers(#[n(0)] Vec<muster_model::trigger::Trigger>),
 }
 
 /// A node's agent takes a welcome and refusals from the controller; all else is for commands, which trust theirs.

@@ -59,6 +59,7 @@ impl From<&Query> for AccessRequest {
             Query::Listing(_) => AccessRequest::Listing,
             Query::Why { .. } => AccessRequest::Why,
             Query::Crontab { .. } => AccessRequest::Crontab,
+            Query::Triggers => AccessRequest::Triggers,
         }
     }
 }

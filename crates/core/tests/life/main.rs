@@ -35,6 +35,7 @@ mod stored;
 mod submission;
 mod submitted_again;
 mod table;
+mod triggers;
 mod turns;
 mod verbs;
 mod work;

@@ -111,6 +111,7 @@ fn query_subject(query: &Query) -> String {
         | Query::AccountsOfClusters
         | Query::JobCounts
         | Query::Changes(_)
+        | Query::Triggers
         | Query::Priorities => String::new(),
     }
 }
