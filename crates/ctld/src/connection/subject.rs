@@ -4,7 +4,7 @@ use muster_model::ids::JobId;
 use muster_model::rights::AccessRequest;
 use muster_proto::client::{Query, RequestBody};
 
-/// A request, and what it is about.
+/// A request, and its subject.
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) request: AccessRequest,
