@@ -1,5 +1,6 @@
-//! What events mean for accounting. Changes are values of their own: they share the job's specification and
-//! allocation and need nothing of the state any more, so the job may leave the queue before they are written.
+//! Changes of accounting's rows by events. They are values of their own: they share the job's specification
+//! and allocation and need nothing of the state any more, so the job may leave the queue before they are
+//! written.
 
 use muster_core::event::{AccountsChange, Event, JobChange, NodeChange};
 use muster_core::state::State;
@@ -30,7 +31,7 @@ pub struct RunKey {
 pub enum Change {
     /// A run as it is now; everything about it may be new.
     Job(Box<JobRow>),
-    /// A run as it is now; only what [`JobRow`] says of its life is new, not what was asked for.
+    /// A run as it is now; only the fields of [`JobRow`] about its life are new, not its request.
     Run(Box<JobRow>),
     /// A run begins anew in the queue: like `Job`, and steps that are stored for it are of a launch that failed.
     Fresh(Box<JobRow>),
@@ -75,11 +76,11 @@ pub enum Change {
         /// The run that follows it.
         next: Box<JobRow>,
     },
-    /// What a node's service state is now.
+    /// A node's new service state.
     Node(Box<NodeNow>),
     /// A user changed records of accounting.
     Transaction {
-        /// Who changed what.
+        /// The user and the change.
         transaction: Box<Transaction>,
         /// When.
         at: Timestamp,
@@ -100,7 +101,7 @@ pub enum Change {
 pub struct JobRow {
     /// Which run.
     pub key: RunKey,
-    /// What was asked for.
+    /// The request.
     pub spec: Arc<JobSpec>,
     /// The array it is a task of, and its index.
     pub array: Option<ArrayTask>,
@@ -132,7 +133,7 @@ pub struct JobRow {
     pub time_limit: TimeLimit,
     /// Memory asked for over all nodes, MiB.
     pub req_mem_mib: u64,
-    /// What it got.
+    /// Its allocation.
     pub alloc: Option<Arc<Allocation>>,
     /// Partition.
     pub partition: String,
@@ -155,7 +156,7 @@ pub struct NodeNow {
     pub reason: Option<NodeReason>,
 }
 
-/// What `event` means for accounting. `state` is the state after the event was applied, and no later one.
+/// The changes of accounting by `event`. `state` is the state after the event was applied, and no later one.
 pub fn changes(state: &State, event: &Event) -> Vec<Change> {
     let mut all = meant(state, event);
     if leaves_out(state) {
@@ -279,7 +280,7 @@ fn meant(state: &State, event: &Event) -> Vec<Change> {
     }
 }
 
-/// Who changed what of accounting, and texts of jobs.
+/// Changes of accounting with their users, and texts of jobs.
 fn edited(changes: &[AccountsChange], log: &[Transaction], at: Timestamp) -> Vec<Change> {
     let notes = changes.iter().filter_map(|change| match change {
         AccountsChange::JobNoted { job, owner, note } => Some(Change::JobNoted {

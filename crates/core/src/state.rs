@@ -83,7 +83,7 @@ pub struct State {
     pub reservations_made: u64,
     /// Crontabs, by user.
     pub crontabs: BTreeMap<u32, Crontab>,
-    /// Index: records that are not over and ask for a reservation, by what they ask for.
+    /// Index: records that are not over and ask for a reservation, by its name.
     pub by_reservation: BTreeMap<String, BTreeSet<JobId>>,
     /// How long jobs really ran, by user.
     pub run_times: RunTimes,
