@@ -29,7 +29,7 @@ pub struct ArchiveHeader {
     /// The database that the rows are of, as in [`crate::CopySource::origin`].
     #[n(1)]
     pub origin: i64,
-    /// What the rows are, as in [`crate::Purged::name`].
+    /// The kind of the rows, as in [`crate::Purged::name`].
     #[n(2)]
     pub what: String,
     /// When it was written.
@@ -72,7 +72,7 @@ pub enum Archived {
     /// A change of accounting's records.
     #[n(4)]
     Transaction(#[n(0)] LoggedTransaction),
-    /// A sum of what was used.
+    /// A sum of use.
     #[n(5)]
     Used(#[n(0)] Box<ArchivedSum>),
     /// A sum of a node's outages.
@@ -131,7 +131,7 @@ pub struct ArchivedText {
     pub bytes: Option<ByteVec>,
 }
 
-/// What was used in an hour, a day or a month, as [`crate::UsedSum`] has it.
+/// The use in an hour, a day or a month, as [`crate::UsedSum`] has it.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct ArchivedSum {
     /// 0 an hour, 1 a day, 2 a month.
@@ -175,18 +175,18 @@ pub struct ArchivedSum {
 /// Why a file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
-    /// What the system says.
+    /// The system's error.
     #[error("cannot be read or written: {0}")]
     Io(#[from] io::Error),
     /// Another kind of file.
     #[error("this is not an archive of Muster's, or is one of a later release")]
     Foreign,
-    /// A part cannot be what it is to be, or is missing.
+    /// A part is malformed, or is missing.
     #[error("the archive is damaged after {rows} rows: {why}")]
     Damaged {
         /// Rows before it.
         rows: u64,
-        /// What is wrong.
+        /// The error.
         why: &'static str,
     },
 }
@@ -234,7 +234,7 @@ impl<W: Write> ArchiveWriter<W> {
         Ok(())
     }
 
-    /// Ends the file, and gives back what it was written to.
+    /// Ends the file, and gives its writer back.
     ///
     /// # Errors
     /// It cannot be written.
@@ -297,7 +297,7 @@ impl<R: Read> ArchiveReader<R> {
         Ok(reader)
     }
 
-    /// Of what it is.
+    /// Its header.
     pub fn header(&self) -> &ArchiveHeader {
         &self.header
     }

@@ -1,5 +1,6 @@
-//! What events mean for accounting. Changes are values of their own: they share the job's specification and
-//! allocation and need nothing of the state any more, so the job may leave the queue before they are written.
+//! Changes of accounting's rows by events. They are values of their own: they share the job's specification
+//! and allocation and need nothing of the state any more, so the job may leave the queue before they are
+//! written.
 
 use minicbor::bytes::ByteVec;
 use muster_core::event::{AccountsChange, Event, JobChange, NodeChange};
@@ -34,7 +35,7 @@ pub struct RunKey {
 pub enum Change {
     /// A run as it is now; everything about it may be new.
     Job(Box<JobRow>),
-    /// A run as it is now; only what [`JobRow`] says of its life is new, not what was asked for.
+    /// A run as it is now; only the fields of [`JobRow`] about its life are new, not its request.
     Run(Box<JobRow>),
     /// A run begins anew in the queue: like `Job`, and steps that are stored for it are of a launch that failed.
     Fresh(Box<JobRow>),
@@ -90,13 +91,13 @@ pub enum Change {
         /// The run that follows it.
         next: Box<JobRow>,
     },
-    /// What a node's service state is now.
+    /// A node's new service state.
     Node(Box<NodeNow>),
     /// What a reservation is now.
     Reservation(Box<ReservationNow>),
     /// A user changed records of accounting.
     Transaction {
-        /// Who changed what.
+        /// The user and the change.
         transaction: Box<Transaction>,
         /// When.
         at: Timestamp,
@@ -117,7 +118,7 @@ pub enum Change {
 pub struct JobRow {
     /// Which run.
     pub key: RunKey,
-    /// What was asked for.
+    /// The request.
     pub spec: Arc<JobSpec>,
     /// The array it is a task of, and its index.
     pub array: Option<ArrayTask>,
@@ -149,7 +150,7 @@ pub struct JobRow {
     pub time_limit: TimeLimit,
     /// Memory asked for over all nodes, MiB.
     pub req_mem_mib: u64,
-    /// What it got.
+    /// Its allocation.
     pub alloc: Option<Arc<Allocation>>,
     /// Partition.
     pub partition: String,
@@ -183,7 +184,7 @@ pub struct ReservationNow {
     pub set: Option<ReservationRecord>,
 }
 
-/// What `event` means for accounting. `state` is the state after the event was applied, and no later one.
+/// The changes of accounting by `event`. `state` is the state after the event was applied, and no later one.
 pub fn changes(state: &State, event: &Event) -> Vec<Change> {
     let mut all = meant(state, event);
     if leaves_out(state) {
@@ -356,7 +357,7 @@ fn reservation_set(state: &State, reservation: &Reservation, at: Timestamp) -> O
     })))
 }
 
-/// Who changed what of accounting, and texts of jobs.
+/// Changes of accounting with their users, and texts of jobs.
 fn edited(changes: &[AccountsChange], log: &[Transaction], at: Timestamp) -> Vec<Change> {
     let notes = changes.iter().filter_map(|change| match change {
         AccountsChange::JobNoted { job, owner, note } => Some(Change::JobNoted {

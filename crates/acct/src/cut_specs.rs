@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 /// How many are remembered before those are forgotten of which none waits.
 const KNOWN_MIN: usize = 1024;
 
-/// Those that were cut, by the addresses of the whole ones: changes that shared one share it cut as well.
+/// The cut ones, by the addresses of the whole ones: changes that shared one share it cut as well.
 #[derive(Debug, Default)]
 pub(crate) struct CutSpecs {
     known: HashMap<usize, CutSpec>,
@@ -27,7 +27,7 @@ struct CutSpec {
 }
 
 impl CutSpecs {
-    /// Cuts what is longer than it will be written.
+    /// Cuts texts that are longer than they will be written.
     pub(crate) fn cut(&mut self, changes: &mut [Change]) {
         for row in changes.iter_mut().filter_map(row_of) {
             if row.spec.submit_line.len() > TEXT_BYTES_MAX {

@@ -1,6 +1,6 @@
-//! The thread that writes accounting behind the controller. The controller hands over what events mean and never
-//! waits for the database; a database that fails is tried again until it works, in the same order, so nothing is
-//! lost while the process lives, and what was not written when it dies comes again from the journal.
+//! The thread that writes accounting behind the controller. The controller passes changes on and never waits for
+//! the database; a database that fails is tried again until it works, in the same order, so nothing is lost
+//! while the process lives, and unwritten changes come again from the journal after its death.
 
 use crate::change::Change;
 use crate::cut_specs::CutSpecs;
@@ -28,7 +28,7 @@ const BACKOFF_MAX: Duration = Duration::from_secs(5);
 
 const _: () = assert!(BACKOFF_MIN.as_millis() < BACKOFF_MAX.as_millis());
 
-/// A handle on the thread. Dropping it stops the thread without writing what is queued; see [`Follower::shutdown`].
+/// A handle on the thread. Dropping it stops the thread without writing queued changes; see [`Follower::shutdown`].
 pub struct Follower {
     link: Arc<Link>,
     thread: Option<JoinHandle<()>>,
@@ -45,7 +45,7 @@ pub struct Health {
     pub synced: u64,
     /// Changes that wait to be written.
     pub waiting: usize,
-    /// Since when the store fails, how often it did, and what it said last; absent while it works.
+    /// Since when the store fails, how often it did, and its last error; absent while it works.
     pub failing: Option<(Instant, u32, String)>,
 }
 
@@ -68,13 +68,13 @@ pub struct Unflushed {
     pub stored: u64,
     /// Position that was handed over.
     pub accepted: u64,
-    /// What the store said last.
+    /// The store's last error.
     pub why: String,
 }
 
 type Waiter = Box<dyn FnOnce(Result<(), Stopped>) + Send>;
 
-/// What the thread and its callers share.
+/// State that the thread and its callers share.
 struct Link {
     shared: Mutex<Shared>,
     /// Something to do, or to stop for.
@@ -111,7 +111,7 @@ impl Shared {
         self.wanted = self.wanted.max(position);
     }
 
-    /// Whether what is queued is to be written now: it is asked for, or is a transaction's worth.
+    /// Whether queued changes are to be written now: it is asked for, or they are a transaction's worth.
     fn is_urgent(&self, room: usize) -> bool {
         self.stop.is_some()
             || self.sync_wanted
@@ -164,7 +164,7 @@ impl Follower {
         })
     }
 
-    /// Hands over what the events up to `position` mean. A batch at or below what was accepted before is dropped:
+    /// Passes on the changes by the events up to `position`. A batch at or below an accepted position is dropped:
     /// a replay repeats it. Positions rise; those without changes should be handed over too, as positions that are
     /// waited for. Never blocks.
     ///
@@ -281,7 +281,7 @@ impl Follower {
         self.wait(shared, patience, |shared| shared.stored >= position)
     }
 
-    /// Makes what was handed over so far survive a loss of power, such as before the journal is cut; false when
+    /// Makes all changes so far survive a loss of power, such as before the journal is cut; false when
     /// `patience` ran out first.
     ///
     /// # Errors
@@ -313,7 +313,7 @@ impl Follower {
         }
     }
 
-    /// Writes what is queued, flushes it to disk and ends the thread.
+    /// Writes queued changes, flushes them to disk and ends the thread.
     ///
     /// # Errors
     /// The store did not take everything within `patience`.
@@ -356,7 +356,7 @@ struct Worker {
     store: Box<dyn Store>,
 }
 
-/// What the thread does next.
+/// The next work of the thread.
 enum FollowerTask {
     Write(u64, Vec<Change>),
     Sync,

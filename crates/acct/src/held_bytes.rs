@@ -16,11 +16,11 @@ const NODE_BYTES: usize = 256;
 #[derive(Debug, Default)]
 pub(crate) struct HeldBytes {
     total: usize,
-    /// What several changes share, by its address.
+    /// Parts that several changes share, by address.
     shared: HashMap<usize, SharedPart>,
 }
 
-/// What several changes share.
+/// A part that several changes share.
 #[derive(Debug)]
 struct SharedPart {
     /// How many have it.
@@ -110,7 +110,7 @@ fn row_of(change: &Change) -> Option<&JobRow> {
     }
 }
 
-/// Bytes of a change without what it shares.
+/// Bytes of a change without its shared parts.
 fn own_bytes(change: &Change) -> usize {
     let texts = match change {
         Change::StepStarted { step, .. } => {

@@ -94,7 +94,7 @@ impl SqliteStore {
     }
 
     fn try_write(&mut self, changes: &[Change], position: u64) -> Result<(), StoreError> {
-        // What comes after a run was made smaller is about the run that follows it.
+        // Changes after a run was made smaller are about the run that follows it.
         let parts = changes.split_inclusive(|c| matches!(c, Change::Resized { .. }));
         let plans = parts.map(plan::Plan::of).collect::<Result<Vec<_>, _>>()?;
         let transaction = self
@@ -136,9 +136,8 @@ impl SqliteStore {
         result
     }
 
-    /// Writes changes of which some can never be written without these, which are found by halves. The position stays what it
-    /// was: until all are through, they come again from the journal. The file says up to where, and to write one twice changes
-    /// nothing.
+    /// Writes changes of which some can never be written without these, which are found by halves. The position stays: until
+    /// all are through, they come again from the journal. The file says up to where, and to write one twice changes nothing.
     fn write_possible(&mut self, changes: &[Change]) -> Result<(), StoreError> {
         match self.write_all(changes, self.position) {
             Err(error) if error.is_lasting() && changes.len() <= 1 => {

@@ -1,4 +1,4 @@
-//! What an accounting database must be able to do, whichever it is.
+//! The operations of an accounting database, whichever it is.
 
 use crate::change::Change;
 use muster_model::ids::JobId;
@@ -24,12 +24,11 @@ pub trait Store: Send {
     /// What the database says; then the same call may be repeated.
     fn write(&mut self, changes: &[Change], position: u64) -> Result<(), StoreError>;
 
-    /// Makes what was written survive a loss of power; the position that does. A snapshot of the controller's state
-    /// may replace the journal before it only up to here: what is written but not synced is written again from the
-    /// journal.
+    /// Makes written rows survive a loss of power. Returns the position up to which they do. A snapshot of the
+    /// controller's state may replace the journal before it only up to here: rows that are written but not synced
+    /// are written again from the journal.
     ///
-    /// # Errors
-    /// What the database or the file system says.
+    /// # Errors Errors of the database or the file system.
     fn sync(&mut self) -> Result<u64, StoreError>;
 }
 
@@ -82,10 +81,9 @@ pub trait History: Send {
         end: Option<Timestamp>,
     ) -> Result<Vec<NodeEvent>, StoreError>;
 
-    /// What was used within a period, by now.
+    /// The use within a period, by now.
     ///
-    /// # Errors
-    /// What the database says.
+    /// # Errors Errors of the database.
     fn usage(&mut self, query: &UsageQuery, now: Timestamp) -> Result<Use, StoreError>;
 
     /// Times of reservations that touch the window, by start.
@@ -130,10 +128,10 @@ pub struct Transactions {
     pub left_out: bool,
 }
 
-/// Ends what is being read, which then fails with an error. It does nothing where nothing is.
+/// Ends a running read, which then fails with an error. It does nothing where there is none.
 pub struct Interrupter(pub Box<dyn Fn() + Send + Sync>);
 
-/// What was used within a period.
+/// The use within a period.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Use {
     /// By account, user and key, in order.
@@ -153,7 +151,7 @@ pub enum StoreError {
     Open {
         /// The file.
         path: PathBuf,
-        /// What SQLite says.
+        /// SQLite's error.
         source: rusqlite::Error,
     },
     /// Some other program's database.
@@ -198,7 +196,7 @@ pub enum StoreError {
         job: JobId,
         /// The column.
         column: &'static str,
-        /// What is wrong.
+        /// The error.
         why: String,
     },
     /// An answer would not fit into a message: what there is too much of, and how to ask for less.
@@ -221,7 +219,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether what was to be written is why: the same changes fail again, however often they are tried.
+    /// Whether the changes themselves are the cause: they fail again, however often they are tried.
     pub(crate) fn is_lasting(&self) -> bool {
         use rusqlite::{Error, ErrorCode};
         match self {

@@ -1,5 +1,5 @@
-//! Which runs a query's times and states select, as sacct(1) has it for -S, -E and -s. Defaults of the times are
-//! the client's affair; what is absent here is no bound.
+//! Which runs a query's times and states select, as sacct(1) has it for -S, -E and -s. The client sets defaults
+//! of the times; an absent one is no bound here.
 
 use muster_model::job::JobState;
 use muster_model::time::Timestamp;
@@ -13,7 +13,7 @@ pub(crate) struct Window {
     pub(crate) to: i64,
 }
 
-/// What the choice depends on.
+/// The parameters of the choice.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Life {
     pub(crate) state: JobState,

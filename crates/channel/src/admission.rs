@@ -1,5 +1,5 @@
-//! Who is served, and when: connections of which nobody knows yet whose they are, what the log says of those that are refused,
-//! bytes that are kept for users, and their turns.
+//! Admission of connections: those without a proven identity, the log's lines about refused ones, bytes that are kept for
+//! users, and their turns.
 
 mod bytes;
 mod fair_queue;

@@ -17,9 +17,9 @@ const CHUNK: usize = 32 << 10;
 /// A channel that is there.
 #[derive(Debug)]
 pub struct Connected {
-    /// What is written here, the other host reads, and the reverse.
+    /// The local end: the other host reads the bytes that are written here, and the reverse.
     pub stream: UnixStream,
-    /// What the other side said when it proved who it is.
+    /// The other side's answer, with which it proved its identity.
     pub answer: Vec<u8>,
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// Ephemeral keys of both sides (X25519), and a secret that both have from the credential, which comes first.
 const PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_SHA256";
-/// What the first record of the side that connects carries.
+/// Contents of the first record of the side that connects.
 const CONFIRMATION: &[u8] = b"confirmed";
 /// Bytes of the reason of a refusal.
 const REASON_BYTES_MAX: usize = 1 << 10;
@@ -17,7 +17,7 @@ const REASON_BYTES_MAX: usize = 1 << 10;
 /// Why there is no channel.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HandshakeError {
-    /// What came first is no opening or no answer.
+    /// The first bytes are no opening or no answer.
     #[error(transparent)]
     Opening(#[from] OpeningError),
     /// The other side does not have the secret, or somebody between has changed something.
@@ -25,7 +25,7 @@ pub enum HandshakeError {
         "the other side does not know what the credential says, or received data were modified"
     )]
     Secret,
-    /// What came after the opening was not sent by who made it.
+    /// The message after the opening was not sent by the side that made the opening.
     #[error("its first message was sent before, by another connection, or was modified")]
     Unconfirmed,
     /// The other side refuses. It has not proved who it is: the text is no more than a hint.
@@ -39,9 +39,9 @@ pub enum HandshakeError {
 /// Both directions of a channel.
 #[derive(Debug)]
 pub struct Channel {
-    /// What goes out.
+    /// For outgoing records.
     pub sealer: Sealer,
-    /// What comes in.
+    /// For incoming records.
     pub opener: Opener,
 }
 
@@ -50,9 +50,9 @@ pub struct Channel {
 pub struct Begun {
     /// Both directions.
     pub channel: Channel,
-    /// What the other side said with its answer.
+    /// The payload of the other side's answer.
     pub payload: Vec<u8>,
-    /// What is to be sent before anything else: it shows the other side that the opening was not a repeated one.
+    /// Bytes to be sent before anything else: they show the other side that the opening was not a repeated one.
     pub confirmation: Vec<u8>,
 }
 
@@ -128,7 +128,7 @@ impl Initiator {
             };
         }
         let payload = read(&mut self.0, exchange)?;
-        // The state is used up: what is left behind is good for nothing.
+        // The state is used up: the one left behind is good for nothing.
         let spent = builder(b"", &[0; SECRET])?
             .build_initiator()
             .map_err(failed)?;
@@ -180,7 +180,7 @@ impl Responder {
         Ok((bytes, UnconfirmedChannel(channel(self.0)?)))
     }
 
-    /// What is sent instead of an answer. Anybody on the way can read it.
+    /// A message in place of an answer. Anybody on the way can read it.
     pub fn refusal(reason: &str) -> Vec<u8> {
         let mut end = reason.len().min(REASON_BYTES_MAX);
         while !reason.is_char_boundary(end) {

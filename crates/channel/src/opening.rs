@@ -1,8 +1,8 @@
-//! What the side that connects says first: which kind of credential it has, the credential, and its part of the key exchange.
+//! The first message of the side that connects: the kind of its credential, the credential, and its part of the key exchange.
 
 use std::fmt;
 
-/// What every channel begins with; no other protocol that may come by the same port does.
+/// The beginning of every channel; no other protocol that may come by the same port has it.
 const MAGIC: [u8; 8] = *b"muster/1";
 /// Bytes of a credential. One of munge with a payload of a hundred bytes has about 300.
 pub const CREDENTIAL_BYTES_MAX: usize = 8 << 10;
@@ -26,7 +26,7 @@ pub enum Scheme {
     Jwt,
     /// The number of a job; the secret follows from the job's key.
     Job,
-    /// What a node says that has a key of its own; the secret follows from that key and the controller's.
+    /// The statement of a node that has a key of its own; the secret follows from that key and the controller's.
     Node,
     /// A token by which a node gets a key of its own; the secret follows from that and the controller's key.
     Join,
@@ -104,7 +104,7 @@ pub struct Opening {
 }
 
 impl Opening {
-    /// What the exchange is bound to, beside the secret: everything that was said before it.
+    /// The data that the exchange is bound to, beside the secret: all earlier messages.
     pub(crate) fn prologue(scheme: Scheme, credential: &[u8]) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         bytes.push(scheme.number());

@@ -1,5 +1,5 @@
-//! What goes through a channel once keys are agreed: records of bounded length, each sealed with its number, so that none can
-//! be read, changed, repeated, left out or cut off unnoticed.
+//! Records of a channel once keys are agreed: of bounded length, each sealed with its number, so that none can be read,
+//! changed, repeated, left out or cut off unnoticed.
 
 use snow::StatelessTransportState;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ impl Sealer {
 pub struct Opener {
     keys: Arc<StatelessTransportState>,
     number: u64,
-    /// What has come, and how much of it was opened.
+    /// Received bytes, and how many of them were opened.
     bytes: Vec<u8>,
     opened: usize,
     ended: bool,
@@ -89,8 +89,8 @@ impl Opener {
         }
     }
 
-    /// Takes what has come. A caller that opens all that is whole before it takes more keeps it bounded by one record and what was
-    /// taken last.
+    /// Takes received bytes. A caller that opens all whole records before it takes more keeps this bounded by one record and the
+    /// last bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.drop_opened();
         self.bytes.extend(bytes);
@@ -109,7 +109,7 @@ impl Opener {
         }
     }
 
-    /// Opens the next record that has come whole, and adds what it carries; whether there was one.
+    /// Opens the next record that has come whole, and adds its contents. Returns whether there was one.
     ///
     /// # Errors
     /// The channel is broken.

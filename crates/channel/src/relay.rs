@@ -22,7 +22,7 @@ const PART_MAX: Duration = Duration::from_secs(30);
 /// How long the other host may take to end a connection that has ended on this one.
 const ENDING_MAX: Duration = Duration::from_secs(5);
 
-/// What all connections of a thread are read into, and what is made of it.
+/// The buffers of a thread into which all its connections are read, and for the resulting bytes.
 struct Buffers {
     read: Vec<u8>,
     made: Vec<u8>,
@@ -35,8 +35,8 @@ thread_local! {
     });
 }
 
-/// What one direction of a connection keeps: a part of a record, and what the other end has not taken yet. It counts as its
-/// owner's.
+/// The kept bytes of one direction of a connection: a part of a record, and bytes that the other end has not taken yet.
+/// They count as its owner's.
 struct KeptBytes {
     count: Option<ByteCount>,
     bytes: usize,
@@ -53,8 +53,8 @@ impl KeptBytes {
         }
     }
 
-    /// Waits until there is room for what is read at a time. A part of a record that is too old is ended instead: those of an
-    /// owner would keep each other from coming whole.
+    /// Waits until there is room for the bytes of one read. A part of a record that is too old is ended instead: parts of
+    /// one owner would keep each other from coming whole.
     async fn wait_for_room(&self, part_max: Duration) -> io::Result<()> {
         let Some(count) = &self.count else {
             return Ok(());
@@ -138,7 +138,7 @@ async fn relay_within(
     }
 }
 
-/// What a connection begins with.
+/// The first message of a connection.
 #[derive(Debug)]
 pub enum Beginning {
     /// A channel.
@@ -230,7 +230,7 @@ enum CarryOutcome {
     End(Vec<u8>),
 }
 
-/// What a socket takes of some bytes at once; the rest.
+/// Handles the result of a write that may take a part of the bytes; returns the rest.
 fn write_now(written: io::Result<usize>, bytes: &[u8]) -> io::Result<Vec<u8>> {
     match written {
         Ok(count) => Ok(bytes[count..].to_vec()),
@@ -239,8 +239,8 @@ fn write_now(written: io::Result<usize>, bytes: &[u8]) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Like [`write_now`], for the local socket. A program that has closed it takes nothing any more, which is not an error: what
-/// it had written before is still to be sent.
+/// Like [`write_now`], for the local socket. A program that has closed it takes nothing any more, which is not an error: its
+/// earlier bytes are still to be sent.
 fn write_local(written: io::Result<usize>, bytes: &[u8]) -> io::Result<Vec<u8>> {
     match write_now(written, bytes) {
         Err(e) if is_closed(&e) => Ok(Vec::new()),
@@ -254,7 +254,7 @@ fn is_closed(error: &io::Error) -> bool {
     matches!(error.kind(), BrokenPipe | ConnectionReset)
 }
 
-/// What a read from a socket has brought; none if nothing had come.
+/// The number of bytes that a read from a socket has brought; none if nothing had come.
 fn received(read: io::Result<usize>) -> io::Result<Option<usize>> {
     match read {
         Ok(count) => Ok(Some(count)),
@@ -315,7 +315,7 @@ async fn carry_in(
     mut held: KeptBytes,
     part_max: Duration,
 ) -> io::Result<()> {
-    // What came with the answer.
+    // The bytes that came with the answer.
     let mut first = Vec::new();
     while opener.open_next(&mut first).map_err(io::Error::other)? {}
     write_all_local(&mut to, &first).await?;

@@ -17,8 +17,8 @@ use tokio::task::AbortHandle;
 /// Waits after an error of accept(2): descriptors may be used up.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
-/// What is kept of connections that are carried: a part of a record of each, and what was not taken yet. One user has room for
-/// that of thousands.
+/// Bounds of the bytes that are kept of carried connections: a part of a record of each, and bytes that were not taken yet.
+/// One user has room for thousands of them.
 pub const CARRIED: ByteBounds = ByteBounds {
     own: 64 << 20,
     all: 256 << 20,
@@ -36,7 +36,7 @@ pub struct IdentifiedConnection {
     pub channel: Channel,
     /// Dropped when the connection has ended: what counts it as its owner's.
     pub share: Option<Box<dyn Any>>,
-    /// What is kept of it counts there, if its owner has a limit.
+    /// Where its kept bytes count, if its owner has a limit.
     pub bytes: Option<ByteCount>,
 }
 

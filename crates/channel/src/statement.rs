@@ -1,15 +1,16 @@
-//! What a credential says, beside who made it: for which cluster and purpose, and the secret of the channel that it begins. A
-//! credential for another cluster whose hosts trust the same munge key, or for another purpose, is good for nothing.
+//! The statement of a credential, beside its maker: the cluster and the purpose, and the secret of the channel that it
+//! begins. A credential for another cluster whose hosts trust the same munge key, or for another purpose, is good for
+//! nothing.
 
 use crate::SECRET;
 use std::fmt;
 
-/// What all statements begin with, so that none is anything else's.
+/// The beginning of all statements, so that none is anything else's.
 const KIND: &str = "muster channel 1";
 /// Bytes of a name in a statement.
 const NAME_BYTES_MAX: usize = 256;
 
-/// Whom its maker speaks for.
+/// The subject that its maker speaks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// Himself.
@@ -47,7 +48,7 @@ impl fmt::Display for Purpose {
 pub struct Statement {
     /// `ClusterName`.
     pub cluster: String,
-    /// Whom it is for.
+    /// The purpose of the channel.
     pub purpose: Purpose,
     /// Known to its maker and to whom the credential is restricted.
     pub secret: [u8; SECRET],

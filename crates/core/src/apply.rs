@@ -162,8 +162,8 @@ impl State {
         triggers::after(self, event, node);
     }
 
-    /// Takes note of what is shown but is not history. A reason is taken only for a job that the scheduler may start;
-    /// what holds the others back is known better here.
+    /// Takes note of data that is shown but is not history. A reason is taken only for a job that the scheduler may
+    /// start; the reason of the others is known better here.
     pub fn note(&mut self, note: &Note) {
         match note {
             Note::Reason(id, reason) => {
@@ -175,7 +175,7 @@ impl State {
             }
             Note::Unavailable(id, nodes) => {
                 let job = self.jobs.get_mut(id).filter(|job| job.is_startable());
-                // What an event has said of it stays: a note is not written down.
+                // The reason of an event stays: a note is not written down.
                 let is_noted = |job: &&mut Job| {
                     let detail = job.reason_detail.as_deref();
                     detail.is_none_or(|detail| detail.starts_with(UNAVAILABLE))
@@ -441,7 +441,7 @@ impl State {
             .get(&base)
             .unwrap_or_else(|| panic!("array {base} does not exist: {event:?}"));
         if id == base {
-            // The record becomes the task's; what it waits for may have to be found under the task's index.
+            // The record becomes the task's; the jobs that it waits for may have to be found under the task's index.
             let (keys, counts) = (self.keys_of(record), Counts::of(record));
             if let Some(job) = self.jobs.get_mut(&base) {
                 job::apply_event(job, event);
@@ -529,7 +529,7 @@ impl State {
     ) {
         self.next_job_id = self.next_job_id.max(config.first_job_id).max(1);
         for node in &mut self.nodes {
-            // Those that no file names stay.
+            // Nodes that no file names stay.
             node.removed |= !node.config.dynamic;
         }
         for line in &config.nodes {
@@ -573,7 +573,7 @@ impl State {
         }
     }
 
-    /// Works out anew what is used on each node, after its CPUs or devices changed.
+    /// Computes the use of each node anew, after its CPUs or devices changed.
     pub(crate) fn recount_nodes(&mut self) {
         let jobs = &self.jobs;
         for node in &mut self.nodes {
@@ -645,7 +645,7 @@ fn change_accounts(state: &mut State, changes: &[AccountsChange], at: Timestamp)
     }
     limits::fold_names(state);
     if state.keeps_limits() {
-        // Who is below whom, and the QOS of jobs that name none, may have changed.
+        // The tree of users, and the QOS of jobs that name none, may have changed.
         state.rebuild_indexes();
         limits::settle_rates(state, at);
     }

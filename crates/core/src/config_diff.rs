@@ -1,4 +1,4 @@
-//! What a new configuration would change, in lines that an administrator reads before it is put into force.
+//! The changes of a new configuration, in lines that an administrator reads before it is put into force.
 
 use crate::apply::dynamic::take_in;
 use crate::state::State;
@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Names and texts of one thing's settings.
 type Rows = Vec<(&'static str, String)>;
 
-/// The difference between what is in force and what was read, a line each; nothing if there is none.
+/// The difference between the configuration in force and a new one, a line each; nothing if there is none.
 pub fn differences(state: &State, new: &ClusterConfig) -> Vec<String> {
     let mut out = Vec::new();
     nodes(state, new, &mut out);
@@ -189,7 +189,7 @@ fn text(value: Option<&String>) -> String {
     value.cloned().unwrap_or_default()
 }
 
-/// What a node's line, gres.conf and the power-saving keys make of it. A field that is added has to be shown here, too.
+/// A node as its line, gres.conf and the power-saving keys make it. A field that is added has to be shown here, too.
 fn node_rows(node: &NodeConfig) -> Rows {
     let NodeConfig {
         name: _,
@@ -251,7 +251,7 @@ fn gres_text(gres: &GresConfig) -> String {
     text
 }
 
-/// What a partition's line says. A field that is added has to be shown here, too.
+/// A partition as its line makes it. A field that is added has to be shown here, too.
 fn partition_rows(partition: &PartitionConfig) -> Rows {
     let PartitionConfig {
         name: _,

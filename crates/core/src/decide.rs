@@ -1,6 +1,5 @@
-//! Commands become events here, or are refused. One verb a file; what they share is the draft (the state as the
-//! events made so far leave it), the ways in which a job ends, dependencies, and the choice of jobs by what users
-//! write.
+//! Commands become events here, or are refused. One verb a file; they share the draft (the state as the events
+//! made so far leave it), the ways in which a job ends, dependencies, and the choice of jobs by what users write.
 
 mod accounting;
 mod ask;
@@ -67,7 +66,7 @@ pub struct Decision {
     /// The answer to a user's command; absent for other commands, and for a valid `--test-only` submission and
     /// `Reconfigure`, which the caller answers.
     pub reply: Option<Reply>,
-    /// What to take note of after the events: health reports, the scheduler's reasons and expected starts.
+    /// Notes to be taken after the events: health reports, the scheduler's reasons and expected starts.
     pub notes: Vec<Note>,
 }
 
@@ -116,7 +115,7 @@ pub fn decide(state: &State, command: &Command, now: Timestamp) -> Decision {
     close(draft, reply)
 }
 
-/// Decides on the scheduler's plan as on [`Command::Commit`], and keeps what it says: lists of nodes may be long.
+/// Decides on the scheduler's plan as on [`Command::Commit`], and keeps the plan: lists of nodes may be long.
 pub fn decide_plan(state: &State, plan: Plan, now: Timestamp) -> Decision {
     let mut draft = Draft::new(state, now);
     commit::commit(&mut draft, plan);
@@ -177,8 +176,8 @@ pub fn prospective_het_jobs(
     het::prepare(&mut draft, identity, specs)
 }
 
-/// A submission writes what it brings; other commands may have much written of jobs that are there. Those of administrators
-/// about nodes may end as many jobs as there are.
+/// A submission writes its own bytes; other commands may write many of jobs that exist. Commands of administrators about
+/// nodes may end as many jobs as there are.
 fn bounded(
     draft: &mut Draft<'_>,
     identity: &Identity,
@@ -202,7 +201,7 @@ fn bounded(
         _ => draft.begin_bounds(EventBounds::Bytes),
     }
     let reply = user(draft, identity, command);
-    // What was beyond the bounds is not there: another refusal may be about that.
+    // Jobs beyond the bounds were left out: another refusal may be about that.
     draft.end_bounds()?;
     reply
 }

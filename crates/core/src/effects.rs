@@ -39,7 +39,7 @@ impl State {
                 change: JobChange::StepLimit { step, limit },
                 ..
             } => self.with_job(*id, |job| self.step_limits(job, *step, *limit)),
-            // Agents take it as what they have of the job from now on.
+            // Agents take it as their part of the job from now on.
             Event::JobChanged {
                 id,
                 change: JobChange::Resized(_),
@@ -110,7 +110,7 @@ impl State {
     }
 
     /// What to send to a node that registered with `present`, after the events of its registration were applied:
-    /// launches of what it should run and lacks, ends of what it has and should not.
+    /// launches of jobs that it should run and lacks, ends of jobs that it has and should not.
     pub fn orders_for_node(&self, node: NodeIdx, present: &[JobAttempt]) -> Vec<Effect> {
         let mut out = Vec::new();
         let reboot = self.node(node).and_then(|n| n.reboot.as_ref());

@@ -1,5 +1,5 @@
-//! What happened: the durable history. State changes only by applying these, in order. Every field that a replay
-//! needs is in the event; nothing is looked up outside the state.
+//! The durable history. State changes only by applying these, in order. Every field that a replay needs is in
+//! the event; nothing is looked up outside the state.
 
 mod accounts;
 mod size;
@@ -58,7 +58,7 @@ pub enum Event {
         /// Its number.
         #[n(0)]
         id: JobId,
-        /// What was asked, completed by the core (partition, owner, defaults).
+        /// The request, completed by the core (partition, owner, defaults).
         #[n(1)]
         #[cbor(with = "muster_model::cbor::arc")]
         spec: Arc<JobSpec>,
@@ -137,7 +137,7 @@ pub enum Event {
         #[n(4)]
         #[cbor(default)]
         configuring: bool,
-        /// What the job's factors made of its priority, where that is how jobs are ordered.
+        /// The priority that the job's factors make, where jobs are ordered by it.
         #[n(5)]
         priority: Option<u32>,
     },
@@ -300,7 +300,7 @@ pub enum Event {
         /// When.
         #[n(1)]
         at: Timestamp,
-        /// Who asked for what, for accounting.
+        /// The user and the request, for accounting.
         #[n(2)]
         #[cbor(default)]
         log: Vec<Transaction>,
@@ -367,10 +367,10 @@ pub enum Event {
     /// A user's crontab was made, changed or removed, or an entry was taken out of use.
     #[n(400)]
     CrontabSet {
-        /// Whose.
+        /// The owner.
         #[n(0)]
         uid: u32,
-        /// What it is now; absent: there is none.
+        /// The new crontab; absent: there is none.
         #[n(1)]
         crontab: Option<Box<Crontab>>,
         /// When.
@@ -471,7 +471,7 @@ impl Event {
 /// A change of one job.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub enum JobChange {
-    /// `scontrol update` of what was asked for: the new specification.
+    /// `scontrol update` of the request: the new specification.
     #[n(0)]
     Spec(
         #[n(0)]
@@ -542,7 +542,7 @@ pub enum JobChange {
     /// `PrologSlurmctld` has ended well.
     #[n(12)]
     Ready,
-    /// It runs on with fewer nodes: what it has now. What it had of the others was released before.
+    /// It runs on with fewer nodes: its new allocation. The others were released before.
     #[n(14)]
     Resized(
         #[n(0)]

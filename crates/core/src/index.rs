@@ -375,7 +375,7 @@ impl State {
         .chain(self.triggers.next_due())
         .min()
         .map(|time| time.max(now));
-        // What power saving could not do yet waits for a rate, or stays as it is.
+        // Changes that power saving could not make yet wait for a rate, or stay as they are.
         let put_off = |time: Timestamp| if time <= now { now.plus_s(1) } else { time };
         let power = self.power_due.first().map(|(time, _)| put_off(*time));
         let purge = self.next_purge().map(put_off);
@@ -416,7 +416,7 @@ pub(crate) fn power_due(node: &Node, config: &PowerConfig) -> Option<Timestamp> 
 /// Since when it is lost without being down yet.
 pub(crate) fn lost_key(node: &Node) -> Option<Timestamp> {
     match node.link {
-        // What is powered down is meant to be silent.
+        // A node that is powered down is meant to be silent.
         NodeLink::Lost(since) if !node.down && !node.removed && node.power.is_none() => Some(since),
         NodeLink::Lost(_) | NodeLink::Never | NodeLink::Up => None,
     }

@@ -384,7 +384,7 @@ fn check_users(name: &str, users: &[(&Job, &CpuSet, &Allocation)]) -> Result<(),
                 other.id
             );
         }
-        // Those that share parts of its CPUs may be more; each CPU has its own count.
+        // Jobs that share parts of its CPUs may be more; each CPU has its own count.
         let on_each = |cpu: u32| users.iter().filter(|(_, set, _)| set.contains(cpu)).count();
         let most = cpus.iter().map(on_each).max().unwrap_or(0);
         let resumed = users.iter().any(|(job, ..)| job.resumed);

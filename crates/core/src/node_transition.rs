@@ -63,7 +63,7 @@ pub struct NodeCondition {
     pub reboot: RebootState,
 }
 
-/// What changes the state of a node: one part of it.
+/// A change of a part of a node's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeMove {
     /// The connection.
@@ -76,7 +76,7 @@ pub enum NodeMove {
     Reboot(RebootMove),
 }
 
-/// What happens to the connection to its agent.
+/// A change of the connection to its agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkMove {
     /// `NodeRegistered`.
@@ -85,7 +85,7 @@ pub enum LinkMove {
     Lose,
 }
 
-/// What happens to the flags of a node.
+/// A change of a flag of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServiceMove {
     /// `Down`.
@@ -104,7 +104,7 @@ pub enum ServiceMove {
     LeaveForFuture,
 }
 
-/// What happens in power saving: `Power` with the state, if nothing else is said.
+/// A change in power saving: `Power` with the state, unless another change is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PowerMove {
     /// It is to be powered down.
@@ -125,7 +125,7 @@ pub enum PowerMove {
     SavingEnds,
 }
 
-/// What happens about a reboot: `Reboot` with its state.
+/// A change about a reboot: `Reboot` with its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RebootMove {
     /// It is asked for.
@@ -255,7 +255,7 @@ impl RebootMove {
     }
 }
 
-/// What a change means for the state of a node; none if it is about something else.
+/// The part of a change that concerns the state of a node; none if it is about something else.
 pub fn move_of(change: &NodeChange) -> Option<NodeMove> {
     Some(match change {
         NodeChange::LinkLost => NodeMove::Link(LinkMove::Lose),

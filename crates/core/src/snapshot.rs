@@ -229,7 +229,7 @@ fn node_without_notes(node: &Node) -> Node {
     node
 }
 
-/// The FNV-1a hash of what is written to it.
+/// The FNV-1a hash of the bytes that are written to it.
 struct Fnv(u64);
 
 impl Write for Fnv {

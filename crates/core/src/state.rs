@@ -87,7 +87,7 @@ pub struct State {
     pub crontabs: BTreeMap<u32, Crontab>,
     /// Triggers, and programs of such that fired.
     pub triggers: Triggers,
-    /// Index: records that are not over and ask for a reservation, by what they ask for.
+    /// Index: records that are not over and ask for a reservation, by its name.
     pub by_reservation: BTreeMap<String, BTreeSet<JobId>>,
     /// How long jobs really ran, by user.
     pub run_times: RunTimes,

@@ -17,7 +17,7 @@ pub struct Accounted {
 }
 
 impl Accounted {
-    /// The journal stands at `position`, and of what is there nobody knows how old it is: old enough to count.
+    /// The journal is at `position`. The age of its records is not known, so all of them count as old enough.
     pub fn new(stored: StoredPosition, position: Position) -> Accounted {
         Accounted {
             stored,
@@ -27,7 +27,7 @@ impl Accounted {
 
     /// Remembers that the journal stood at `position` at this time.
     pub fn note(&mut self, now: Timestamp, position: Position) {
-        // Where the clock was set back, what was noted since counts as of now: rather too old than too young.
+        // After the clock was set back, later samples count as of now: too old rather than too young.
         while self.samples.back().is_some_and(|last| last.0 > now) {
             self.samples.pop_back();
         }

@@ -1,5 +1,5 @@
 //! Questions of sacct, sreport and sacctmgr: asked on connections of their own to the store, in threads of their own,
-//! after the store has caught up with what was acknowledged before the question came. Users take turns.
+//! after the store has all events that were acknowledged before the question arrived. Users take turns.
 
 mod turns;
 
@@ -34,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) enum AccountingQuery {
     /// Jobs, of those that the user may see.
     Jobs(Box<AcctQuery>, JobScope),
-    /// What was used: by jobs that the user may see, and whether outages of nodes may be seen as well.
+    /// Usage by jobs that the user may see; whether outages of nodes may be seen as well.
     Usage(UsageQuery, JobScope, bool),
     /// What a job was submitted with, of the job of this user if one is named.
     JobText(JobTextQuery, Option<u32>),
@@ -42,8 +42,7 @@ pub(crate) enum AccountingQuery {
     Reservations(ReservationTimesQuery),
     /// When nodes were out of service.
     NodeEvents(NodeEventQuery),
-    /// Who changed what with sacctmgr.
-    /// Of one user alone, where the asking user may not see those of others.
+    /// Changes made with sacctmgr; those of one user alone, if the asking user may not see others'.
     Transactions(TransactionQuery, Option<String>),
 }
 
@@ -305,7 +304,7 @@ fn job_text(
     };
 }
 
-/// What was used, without what others used whose jobs the user may not see.
+/// Usage, without that of other users whose jobs the user may not see.
 fn usage(
     history: &mut dyn History,
     query: &UsageQuery,

@@ -110,10 +110,9 @@ fn head(state: &State, partitions: bool) -> ClusterPage {
     }
 }
 
-/// Nodes, partitions and settings, of which those are withheld that are private.
+/// Nodes, partitions and settings, without those that are private.
 ///
-/// # Errors
-/// Nobody takes what is sent; the rest was not put together.
+/// # Errors The client has disconnected; the rest was not encoded.
 pub(crate) fn cluster(
     state: &State,
     identity: &Identity,
@@ -218,7 +217,7 @@ pub(crate) fn priorities(
     let scope = JobScope::of(state, identity);
     let pending = state.pending.iter().filter_map(|id| state.jobs.get(id));
     let pending = pending.filter(|job| scope.has(job));
-    // Those that could start, as sprio lists them.
+    // Jobs that could start, as sprio lists them.
     for job in pending.filter(|job| job.priority > 0 && job.eligible_time.is_some()) {
         // Jobs of an older journal may name one more than once.
         let mut seen = HashSet::new();
@@ -304,7 +303,7 @@ pub(crate) fn hostname() -> String {
         .unwrap_or_default()
 }
 
-/// The job, for those who may have what is private to it.
+/// The job, if the user may have its private parts.
 fn private_to<'s>(
     state: &'s State,
     identity: &Identity,

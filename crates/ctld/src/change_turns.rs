@@ -1,5 +1,5 @@
-//! Turns of changes of jobs that a script of the site sees: what it says of one holds for a job as it was looked at, so the next
-//! change of the same job, or of the same user's, is looked at once this one is done.
+//! Turns of changes of jobs that a script of the site sees. Its verdict holds for the job as it was read, so the next change of
+//! the same job, or by the same user, is verified once this one is done.
 
 use muster_model::ids::JobId;
 use std::cell::RefCell;
@@ -53,7 +53,7 @@ impl ChangeTurns {
     async fn turn(&self, of: Of) -> Option<OwnedSemaphorePermit> {
         let own = {
             let mut all = self.all.borrow_mut();
-            // Who has a turn or waits for one has a reference.
+            // A change that has a turn or waits for one holds a reference.
             all.retain(|_, turn| Arc::strong_count(turn) > 1);
             let one = || Arc::new(Semaphore::new(1));
             Arc::clone(all.entry(of).or_insert_with(one))

@@ -1,7 +1,7 @@
-//! What has changed of late, for clients that follow it: a ring of changes that the replica keeps beside its state, and the
-//! clients that wait for the next. The writer has no part in it, whatever their number: it hands a turn's events to the replica
-//! as ever. Clients that see the same have the same bytes, which are made once. Steps, loads of nodes and what the scheduler
-//! alone knows are no changes.
+//! Recent changes for clients that follow them: a ring of changes that the replica keeps beside its state, and the clients
+//! that wait for the next. The writer has no part in it, whatever their number: it passes a turn's events to the replica
+//! only. Clients with equal rights share the same bytes, which are encoded once. Steps, loads of nodes and states of the
+//! scheduler are no changes.
 
 use crate::clock::now;
 use crate::outbox::Outbox;
@@ -54,7 +54,7 @@ pub(crate) struct Changes {
     last: Position,
     /// Changes that there were since the start.
     count: u64,
-    /// What the next event makes: records that it takes away.
+    /// Records that the next event removes.
     going: Vec<ChangedRecord>,
     waiting: VecDeque<WaitingClient>,
     /// Something has changed since clients were looked after.
@@ -85,7 +85,7 @@ struct Made {
     frame: Vec<u8>,
 }
 
-/// What a client may see.
+/// The rights of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct View {
     jobs: JobScope,
@@ -128,7 +128,7 @@ impl View {
 }
 
 impl Changes {
-    /// Nothing is known of what was before an event.
+    /// The state before an event is not known.
     pub(crate) fn new(last: Position) -> Changes {
         Changes {
             kept: VecDeque::new(),
@@ -145,7 +145,7 @@ impl Changes {
         }
     }
 
-    /// An event is about to be applied: what it takes away is noted as long as it is there.
+    /// An event is about to be applied: the records that it removes are noted while they are there.
     pub(crate) fn before(&mut self, state: &State, event: &Event) {
         self.going.clear();
         match event {
@@ -302,9 +302,9 @@ impl Changes {
     /// Answers those who wait, and for whom there is something.
     pub(crate) fn pass_on(&mut self, state: &State, now: Instant) {
         (self.is_fresh, self.looked_after) = (false, Some(now));
-        // What those see who were looked after: mostly all see the same.
+        // Answers that were encoded already: most clients have equal rights.
         let mut made: Vec<Made> = Vec::new();
-        // Those who are not looked at before a fault are still there after it.
+        // After a fault, clients that were not processed yet are still in the queue.
         for _ in 0..self.waiting.len() {
             let Some(mut waiting) = self.waiting.pop_front() else {
                 break;
@@ -342,7 +342,7 @@ impl Changes {
         }
     }
 
-    /// Those who wait have no answer any more; their connections have not either.
+    /// Drops all waiting clients; their connections are closing.
     pub(crate) fn give_up_waiting(&mut self) {
         let refusal = Refusal::new(
             RefusalCode::InvalidValue,
@@ -354,7 +354,7 @@ impl Changes {
         }
     }
 
-    /// What a client may see after a position.
+    /// The changes after a position that a client may see.
     fn read(
         &self,
         state: &State,
@@ -483,7 +483,7 @@ fn begin_of(text: &str) -> String {
     chars.map(|(_, c)| c).collect()
 }
 
-/// What a change takes in memory, about.
+/// The memory that a change takes, about.
 fn text_bytes(record: &ChangedRecord) -> usize {
     match record {
         ChangedRecord::Job(job) => {

@@ -117,7 +117,7 @@ fn running() -> MutexGuard<'static, Option<Running>> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts this process's clock. `state` is what was recovered: time does not go back behind it.
+/// Starts this process's clock. Time does not go back behind `state`, the recovered one.
 pub fn start(dir: &Path, state: &State) {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let (file, boot) = (dir.join(FILE), boot.trim().to_owned());

@@ -157,7 +157,8 @@ fn cluster(config: &Config) -> Result<ClusterConfig> {
     Ok(cluster)
 }
 
-/// Who may reserve, as the sge.conf beside slurm.conf has it. What is wrong with the file was found when the configuration was checked.
+/// The users that may reserve, by the sge.conf beside slurm.conf. Errors of the file were found when the configuration was
+/// checked.
 fn reservation_users(conf_path: &Path) -> Result<Vec<String>> {
     Ok(grid_engine_mapping(conf_path)?.reservation_users)
 }
@@ -336,7 +337,7 @@ fn sampling(config: &Config) -> Option<Sampling> {
     })
 }
 
-/// mpi.conf beside slurm.conf; what it says wrongly has no effect, as the check of the configuration tells.
+/// mpi.conf beside slurm.conf; wrong settings in it have no effect, as the check of the configuration reports.
 fn mpi_settings(slurm_conf: &Path) -> MpiSettings {
     let path = slurm_conf.with_file_name("mpi.conf");
     let defaults = MpiSettings::default();

@@ -53,13 +53,13 @@ const DECODED_HERE: usize = 64 << 10;
 /// Why a connection ends whose client keeps a request back.
 const STALLED: &str = "a request was begun and not sent whole";
 
-/// A client's connection and what it holds.
+/// A client's connection and its share of quotas.
 struct Connection {
     shared: Rc<Shared>,
     identity: Identity,
     /// The node whose agent it is for, where it is for nothing else.
     node: Option<AgentConnection>,
-    /// What shows for which node it is.
+    /// The proof of the node that it speaks for.
     proof: NodeProof,
     write: OwnedWriteHalf,
     /// Answers to waits.
@@ -68,7 +68,7 @@ struct Connection {
     held: HeldAllocations,
     /// Where the client is.
     place: Place,
-    /// What it asks for now, and about what, as the audit log has it.
+    /// The current request and its subject, for the audit log.
     asked: Asked,
     /// Its share of its user's quota.
     share: Share,
@@ -228,7 +228,7 @@ impl Connection {
         }
     }
 
-    /// Writes what was waited for. The frame that comes has no more time than it has otherwise.
+    /// Writes an answer that was waited for. A frame that arrives meanwhile has no more time than otherwise.
     async fn send_due(&self, bytes: &[u8], reader: &mut FrameReader) -> io::Result<()> {
         tokio::select! {
             biased;
@@ -327,7 +327,7 @@ impl Connection {
         Err(io::Error::new(io::ErrorKind::PermissionDenied, detail))
     }
 
-    /// Serves what is answered here, by the writer or by the replica.
+    /// Serves requests that are answered here, by the writer or by the replica.
     async fn serve(&mut self, body: RequestBody) -> io::Result<Served> {
         match body {
             RequestBody::Command(command) => self.command(*command).await,
@@ -445,7 +445,8 @@ impl Connection {
         Ok(Served::Next)
     }
 
-    /// What the site's verifiers make of a command: who asks, with what they have granted, and what the user is answered besides.
+    /// Passes a command to the site's verifiers. Returns the user, with the rights that they grant for this command, and remarks
+    /// for the answer.
     async fn verified(&self, command: &mut UserCommand) -> Result<(Identity, Remarks), Refusal> {
         let mut identity = self.identity.clone();
         let remarks = verify::verify(&self.shared, &mut identity, command).await?;
@@ -453,8 +454,7 @@ impl Connection {
     }
 
     async fn command(&mut self, mut command: UserCommand) -> io::Result<Served> {
-        // Before what is looked at for the job that is named: the answer depends on nothing else. And after, since a verifier may
-        // set an address.
+        // Before the job is looked up: the answer depends on nothing else. And after, since a verifier may set an address.
         if let Some(refusal) = mail_address::refusal(&command) {
             return self.refuse(refusal.code, refusal.detail).await;
         }
@@ -622,7 +622,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The client is gone: what it held ends.
+    /// The client is gone: its job, its steps and its waits end.
     fn let_go(self) {
         if self.shared.is_stopping() {
             return;
@@ -635,7 +635,7 @@ impl Connection {
 
 /// Checks the client's version and decodes its request.
 async fn read_request(client: &Connection, body: Vec<u8>) -> Result<Request, Refusal> {
-    // What is newer or older need not be decodable.
+    // A request of a newer or older version need not be decodable.
     if let Ok(theirs) = version::of_request(&body) {
         Versions::CLUSTER.check(&theirs, "the client", "slurmctld")?;
     }
@@ -643,7 +643,7 @@ async fn read_request(client: &Connection, body: Vec<u8>) -> Result<Request, Ref
     decoded.map_err(|e| frame::FrameError::refusal_of(&e))
 }
 
-/// What is only tried (`--test-only`): a job, or the components of a heterogeneous one.
+/// The specifications that are only tried (`--test-only`): a job, or the components of a heterogeneous one.
 fn trial(command: &mut UserCommand) -> Option<Vec<JobSpec>> {
     match command {
         UserCommand::Submit {

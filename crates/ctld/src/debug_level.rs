@@ -11,7 +11,7 @@ const LEVELS: [LevelFilter; 5] = [
     LevelFilter::Trace,
 ];
 
-/// Slurm's names, by number, with what they are here.
+/// Slurm's names, by number, with the levels here.
 const NAMES: [(&str, usize); 10] = [
     ("quiet", 0),
     ("fatal", 1),

@@ -10,19 +10,19 @@ use std::time::{Duration, Instant};
 const RESERVE_BYTES: u64 = 16 << 20;
 /// The part of it that reports of nodes need.
 const FOR_REPORTS: u64 = RESERVE_BYTES / 2;
-/// Of the rest, what is for users who have used little of it.
+/// The part of the rest for users who have used little of it.
 const FOR_OTHERS: u64 = (RESERVE_BYTES - FOR_REPORTS) / 4;
 /// How much that is: some hundred jobs that end.
 const LITTLE: u64 = 64 << 10;
 /// How often the file system is asked.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// What is left of that space by somebody who uses it.
+/// The part of the reserved space that a command must leave free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
     /// All.
     All,
-    /// What reports of nodes need, and what others need to end jobs: for the ends of jobs that this user asks for.
+    /// The part for reports of nodes, and a part of the rest for other users: this user ends jobs.
     ForReports(u32),
     /// Nothing.
     Nothing,
@@ -44,7 +44,7 @@ pub struct Reserve {
     /// Bytes that are free.
     ask: Box<dyn Fn() -> u64 + Send>,
     last: Cell<Option<(Instant, u64)>>,
-    /// What users have used of it to end jobs since there was more.
+    /// Bytes by which users have ended jobs since there was more space.
     ends: RefCell<HashMap<u32, u64>>,
 }
 
@@ -97,8 +97,8 @@ impl Reserve {
         ))
     }
 
-    /// Counts what a user's ends of jobs take of the space that is kept, if that user may take so much. Beyond a little nobody has
-    /// more than what is left for others then.
+    /// Counts the bytes of a user's ends of jobs against the reserved space, if the user may take so much. Beyond a little no
+    /// user has more than the space that is left for others then.
     fn takes_end(&self, uid: u32, bytes: u64, left: u64) -> bool {
         if left >= RESERVE_BYTES {
             return true;
@@ -116,7 +116,7 @@ impl Reserve {
 fn free(dir: &Path) -> u64 {
     match nix::sys::statvfs::statvfs(dir) {
         Ok(fs) => fs.blocks_available() * fs.fragment_size(),
-        // The journal itself will say what is wrong.
+        // The journal itself will report the error.
         Err(_) => u64::MAX,
     }
 }
@@ -137,7 +137,7 @@ mod tests {
             ends: RefCell::default(),
         };
         let take = |uid, bytes| {
-            // What is free does not depend on when the system is asked.
+            // The free space does not depend on when the system is asked.
             reserve.last.set(Some((Instant::now(), free.get())));
             let refused = reserve.refusal(bytes, Kept::ForReports(uid)).is_some();
             free.set(reserve.last.get().map_or(0, |(_, free)| free));

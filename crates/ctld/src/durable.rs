@@ -1,4 +1,4 @@
-//! What a controller has on disk: opened, locked and recovered when it starts.
+//! The files of a controller: opened, locked and recovered at the start.
 
 use crate::clock::now;
 use crate::configuration::Read;
@@ -107,7 +107,7 @@ fn open_journal(dir: &Path, read: &Read) -> Result<Opened> {
     recover::open(Arc::new(storage), &read.cluster.cluster_name, options)
 }
 
-/// Recovers the state, and writes to accounting what it lacks.
+/// Recovers the state, and writes to accounting the rows that it lacks.
 fn open_state(
     dir: &Path,
     read: &Read,

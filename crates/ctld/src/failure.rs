@@ -69,7 +69,7 @@ pub(crate) fn is_stopping() -> bool {
 }
 
 /// Logs why, and ends the process with a status that says so. It waits for nothing: no thread is joined, and the
-/// kernel ends what is left after some seconds.
+/// kernel ends a process that does not exit after some seconds.
 pub fn end_process(why: &str) -> ! {
     kill_after(END_MAX_S);
     error!("fatal: {why}. The controller ends; its state is in the journal");
@@ -101,7 +101,7 @@ pub(crate) fn spawn_essential(
         })
 }
 
-/// Starts a thread that ends once its work is done. A panic in it ends the process: others wait for what it leaves undone.
+/// Starts a thread that ends once its work is done. A panic in it ends the process: others wait for its result.
 ///
 /// # Errors
 /// When there is no thread.

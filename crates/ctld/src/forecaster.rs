@@ -1,6 +1,6 @@
-//! Expected starts and explanations. They are worked out on a copy of the state and on a thread of their own, so that
-//! neither the writer nor other readers wait for them; what was worked out serves until the state has changed and the
-//! work may be done again. Users take turns, and the state is copied when it is somebody's turn.
+//! Expected starts and explanations. They are computed on a copy of the state and on a thread of their own, so that
+//! neither the writer nor other readers wait for them; a result is used until the state has changed and it may be
+//! computed again. Users take turns, and the state is copied when it is somebody's turn.
 
 use crate::audit::Entry;
 use crate::clock::now;
@@ -60,7 +60,7 @@ enum ForecastTask {
     Try(Identity, Vec<JobSpec>, Place, oneshot::Sender<Reply>),
 }
 
-/// What waits for the thread.
+/// Tasks that wait for the thread.
 #[derive(Default)]
 struct Tasks {
     waiting: Mutex<FairQueue<ForecastTask>>,
@@ -99,7 +99,7 @@ impl Tasks {
 pub(crate) struct Forecaster {
     tasks: Arc<Tasks>,
     latest: Option<(Foreseen, Instant)>,
-    /// Questions that wait for what is being worked out.
+    /// Questions that wait for the current computation.
     waiting: Vec<(Position, ForecastQuery)>,
 }
 
@@ -114,7 +114,7 @@ impl Drop for Forecaster {
 }
 
 impl Forecaster {
-    /// Starts the thread; what it works out goes to the replica.
+    /// Starts the thread; its results go to the replica.
     ///
     /// # Errors
     /// The system has no thread to give.
@@ -137,7 +137,7 @@ impl Forecaster {
         self.latest.as_ref().map(|(latest, _)| &latest.forecast)
     }
 
-    /// Gives a question back if it can be answered from what is known, else keeps it until the answer is known.
+    /// Gives a question back if it can be answered from known results, else keeps it until there is one.
     pub(crate) fn ask(
         &mut self,
         state: &State,
@@ -162,8 +162,8 @@ impl Forecaster {
         None
     }
 
-    /// What was asked for has come: the questions that can be answered now. Who has seen more than that waits for
-    /// the next.
+    /// A forecast has arrived. Returns the questions that it can answer; a client that has read a later position
+    /// waits for the next.
     pub(crate) fn received(
         &mut self,
         position: Position,
@@ -215,8 +215,7 @@ fn copied(to_replica: &Sender<ToReplica>) -> Option<Box<State>> {
     copy.recv().ok()
 }
 
-/// Works out what is asked for, until the replica has stopped. Each task has a state of its own, so a panic ends no more than the
-/// task.
+/// Computes forecasts until the replica has stopped. Each task has a state of its own, so a panic ends no more than the task.
 fn work(tasks: &Tasks, to_replica: &Sender<ToReplica>) {
     while let Some((uid, task)) = tasks.next() {
         let begun = Instant::now();

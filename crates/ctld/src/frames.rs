@@ -1,5 +1,5 @@
-//! Frames as they come from a socket. A buffer grows with what has come, not with what was announced, and so does the room
-//! that a large frame takes; where there is none, it waits.
+//! Frames from a socket. A buffer grows with the bytes that have arrived, not with the announced length, and so does the
+//! memory that a large frame reserves; where there is none, it waits.
 
 use crate::executor::pause;
 use crate::quota::{FrameRoom, Share};

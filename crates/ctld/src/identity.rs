@@ -1,6 +1,6 @@
-//! Who is at the other end of a socket: peer credentials, with names from the user database. That may be slow: each user
-//! is looked up once at a time and not again for a minute, on threads of their own, so that nobody waits for the look-up
-//! of another.
+//! Finds the user at the other end of a socket: peer credentials, with names from the user database. That may be slow:
+//! each user is looked up once at a time and not again for a minute, on threads of their own, so that no user waits for
+//! the look-up of another.
 
 use log::warn;
 use muster_model::command::Identity;
@@ -14,14 +14,14 @@ use tokio::sync::{Semaphore, oneshot};
 
 /// How long an identity serves.
 const KEEP: Duration = Duration::from_secs(60);
-/// For so long after that it serves on while it is looked up again.
+/// How long a stale identity is used while it is looked up again.
 const STALE: Duration = Duration::from_secs(600);
 /// Identities that are kept.
 const KNOWN_MAX: usize = 4096;
 /// Look-ups at the same time.
 const LOOKUPS_MAX: usize = 64;
 
-/// Whose identity is looked up.
+/// The key of a look-up.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct UserAndGroup {
     uid: u32,

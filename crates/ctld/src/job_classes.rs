@@ -19,13 +19,13 @@ use std::path::Path;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SiteClasses {
     classes: JobClasses,
-    /// What the file said, for clients without it. They may not be allowed to read it, with what its comments say.
+    /// The text of the file, for clients without it. Users may not be allowed to read the file, with its comments.
     text: String,
     site: Site,
 }
 
 impl SiteClasses {
-    /// Those of the file beside slurm.conf. What is wrong with it was found when the configuration was checked.
+    /// The classes of the file beside slurm.conf. Errors of the file were found when the configuration was checked.
     ///
     /// # Errors
     /// One of the files cannot be read.
@@ -47,7 +47,7 @@ impl SiteClasses {
         })
     }
 
-    /// What the file says that was accepted.
+    /// The accepted lines of the file.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
@@ -120,7 +120,7 @@ fn denied(why: String) -> Refusal {
     Refusal::new(RefusalCode::AccessDenied, why)
 }
 
-/// What the user named of a job whose class is the site's: a client names these only beside a class.
+/// The options that the user named for a job whose class is the site's: a client names these only beside a class.
 fn given(spec: &JobSpec) -> Vec<String> {
     let base = Path::new(&spec.command)
         .file_name()

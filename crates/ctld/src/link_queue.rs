@@ -1,6 +1,6 @@
-//! What waits to be sent to a node. Signals, notices and limits of steps, which users can send as fast as they like, wait apart
-//! from the rest and bounded: equal signals of a job are one, a step has one limit, and of the notices of a job the last few
-//! count. The rest goes first; an order that begins or ends a job takes along what waits for that job.
+//! Messages that wait to be sent to a node. Signals, notices and limits of steps, which users can send as fast as they like,
+//! wait apart from the rest and bounded: equal signals of a job are one, a step has one limit, and of the notices of a job the
+//! last few count. The rest goes first; an order that begins or ends a job takes along the messages that wait for that job.
 
 use crate::mail::ToLink;
 use log::debug;
@@ -16,7 +16,7 @@ const NOTICES_MAX: usize = 8;
 /// Orders of one job before it is the next one's turn.
 const TURN: usize = 16;
 
-/// What distinguishes a signal from others.
+/// The key of a signal.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Signal {
     step: Option<StepNo>,
@@ -24,7 +24,7 @@ struct Signal {
     scope: SignalScope,
 }
 
-/// What waits apart.
+/// A message that waits apart.
 enum Item {
     Signal(Signal),
     Limit(StepNo, TimeLimit),
@@ -69,11 +69,11 @@ impl Item {
     }
 }
 
-/// What waits for one job.
+/// The waiting messages of one job.
 #[derive(Default)]
 struct WaitingOrders {
     signals: Pending<Signal>,
-    /// Steps with a new limit, in order; what it is stands in `limits`.
+    /// Steps with a new limit, in order; `limits` has the value.
     limited: Pending<StepNo>,
     limits: HashMap<StepNo, TimeLimit>,
     notices: VecDeque<String>,
@@ -169,7 +169,7 @@ impl LinkQueue {
         })
     }
 
-    /// What was sent to a job before this order reaches it before.
+    /// Messages that were sent to a job before this order arrive before it.
     fn take_along(&mut self, order: &Order) {
         match order {
             Order::Launch(grant) => self.put_first(JobAttempt::new(grant.job, grant.attempt)),

@@ -1,4 +1,5 @@
-//! Counts the connections of agents that are open, so that the controller can wait for them when it stops. Knows nothing of what is sent there.
+//! Counts the connections of agents that are open, so that the controller can wait for them when it stops. It does not read
+//! messages.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -35,7 +35,7 @@ pub enum ToWriter {
     User {
         /// The user.
         identity: Identity,
-        /// What.
+        /// The command.
         command: Box<UserCommand>,
         /// Where the answer goes once it is durable.
         reply: ReplyTo,
@@ -55,10 +55,10 @@ pub enum ToWriter {
         node: NodeIdx,
         /// Which of its connections says so.
         generation: u64,
-        /// What.
+        /// The reports.
         reports: Vec<NumberedReport>,
     },
-    /// What became of the configuration that a node was given.
+    /// The result of applying a configuration on a node.
     NodeConfiguration {
         /// The node.
         node: NodeIdx,
@@ -114,7 +114,7 @@ pub enum ToWriter {
     },
     /// The snapshot is durable.
     FinishSnapshot(FinishedSnapshot),
-    /// Stop after what is queued.
+    /// Stop after all queued messages.
     Stop {
         /// Node agents too.
         nodes: bool,
@@ -200,7 +200,7 @@ pub enum ToReplica {
     Query {
         /// The user.
         identity: Identity,
-        /// What.
+        /// The question.
         query: Box<Query>,
         /// Encoded frames; closed after the last.
         answer: Outbox,
@@ -209,7 +209,7 @@ pub enum ToReplica {
     Try {
         /// The user.
         identity: Identity,
-        /// What: a job, or the components of a heterogeneous one.
+        /// A job, or the components of a heterogeneous one.
         specs: Vec<JobSpec>,
         /// Where the client is.
         place: Place,
@@ -262,7 +262,7 @@ pub enum ToReplica {
     Tell {
         /// The job.
         job: JobId,
-        /// What.
+        /// The text.
         text: String,
         /// Bytes that count as waiting until it is passed on.
         counted: WaitingBytes,

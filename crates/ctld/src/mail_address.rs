@@ -1,5 +1,5 @@
 //! Addresses that mails go to (`--mail-user`). They become an argument of `MailProg`, and mail programs take arguments for
-//! more than addresses: options, files, commands. So only what is plainly a user's name or an address is taken.
+//! more than addresses: options, files, commands. So only plain user names and addresses are accepted.
 
 use muster_model::command::UserCommand;
 use muster_model::refusal::{Refusal, RefusalCode};

@@ -1,6 +1,6 @@
-//! Connections from other hosts. A thread of its own accepts them, has credentials verified, and gives the event loop what it
-//! serves from this host's own sockets: a Unix socket, of which it knows whose it is. What goes through that, the thread
-//! carries to the other host and back, encrypted ([`muster_channel`]).
+//! Connections from other hosts. A thread of its own accepts them, has credentials verified, and gives the event loop the
+//! same kind of connection as this host's own clients have: a Unix socket with a known user. The thread carries its bytes to
+//! the other host and back, encrypted ([`muster_channel`]).
 //!
 //! Who connects is a stranger until the credential is verified: strangers are bounded in number, bytes and time, and wait
 //! only for each other.
@@ -54,7 +54,7 @@ const STRANGERS: Bounds = Bounds {
 const STRANGER_MAX: Duration = Duration::from_secs(10);
 /// Verified connections that the event loop has not taken yet.
 const ARRIVALS_MAX: usize = 256;
-/// What is said of a token of a user whose signature is not this controller's.
+/// Refusal of a user's token whose signature is not this controller's.
 const FOREIGN_TOKEN: &str = "the token (SLURM_JWT) was made with another key, or was changed: get a new one by 'scontrol token'";
 /// Where lines about connections go.
 const LOG: Log = Log {
@@ -64,7 +64,7 @@ const LOG: Log = Log {
 /// How often the thread shows that it goes round.
 const BEAT: Duration = Duration::from_secs(1);
 
-/// Whose a credential is.
+/// The subject of a credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Maker {
     /// The one that made it.
@@ -73,18 +73,18 @@ pub(crate) enum Maker {
     Named(String),
 }
 
-/// What a credential says, if who sends it knows its secret.
+/// The contents of a credential, if its sender knows its secret.
 pub(crate) struct Verified {
     maker: Maker,
-    /// Whom the maker speaks for.
+    /// The subject that the maker speaks for.
     purpose: Purpose,
-    /// What he and this controller know.
+    /// The secret that the maker and this controller share.
     secret: [u8; SECRET],
     /// The node whose own key it was made with.
     by_node: Option<String>,
 }
 
-/// Who asks for a token of a user.
+/// The user that asks for a token of a user.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TokenAsker {
     pub(crate) uid: u32,
@@ -94,7 +94,7 @@ pub(crate) struct TokenAsker {
 
 /// Verifies credentials of connections.
 pub(crate) trait Verifier: Send + Sync {
-    /// What a credential proves. May take long, but ends.
+    /// Verifies a credential. May take long, but ends.
     ///
     /// # Errors
     /// It proves nothing; the text says why, and what to do.
@@ -141,7 +141,7 @@ pub(crate) struct Arrival {
     pub(crate) origin: Origin,
 }
 
-/// Who has proved who he is.
+/// A peer that has proved its identity.
 enum Identified {
     /// A connection for the event loop.
     Arrival(Arrival),
@@ -216,7 +216,7 @@ struct Network {
     trust: NodeTrust,
     /// Attempts to join without a token.
     tries: RefCell<joining::FailedTries>,
-    /// What is kept of users' connections.
+    /// Bytes that are kept of users' connections.
     carried: Rc<CarriedBytes>,
 }
 
@@ -431,7 +431,7 @@ impl Network {
     /// Whether the agent of a node may connect from an address.
     async fn check_node(&self, node: &str, from: IpAddr) -> Result<(), String> {
         let address = self.verifier.node_address(node);
-        // Whether a node may join that is not known, the writer decides, by what it says of itself.
+        // Whether an unknown node may join, the writer decides, by the node's greeting.
         let Some(address) = address else {
             return Ok(());
         };

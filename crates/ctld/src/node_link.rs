@@ -40,7 +40,7 @@ const SIGNAL_DELAY: BatchDelay = BatchDelay::from_ms(20);
 /// An agent that is silent for this long is asked whether it is there, and given up after as long again.
 const PING: Duration = Duration::from_secs(15);
 
-/// What leaves by the connection of an agent: frames, sealed for the agent and its launcher.
+/// Outgoing messages of an agent's connection: frames, sealed for the agent and its launcher.
 pub struct Outgoing {
     keys: Keys,
     /// Public keys of agent and launcher for this connection.
@@ -53,7 +53,8 @@ pub struct Outgoing {
     sent: VecDeque<BlobId>,
 }
 
-/// A node that joins from another host is there from where it connects, and is believed by what it has shown, whatever it says.
+/// A node that joins from another host has the address from which it connects and the identity that it has proved, whatever its
+/// greeting contains.
 pub(crate) fn located(
     mut hello: Box<NodeHello>,
     address: Option<IpAddr>,
@@ -135,7 +136,7 @@ enum End {
     Silent,
 }
 
-/// What is being sent to an agent.
+/// The bytes that are being sent to an agent.
 struct Sending {
     outgoing: Outgoing,
     queue: LinkQueue,
@@ -165,7 +166,7 @@ impl Sending {
         &self.frames[self.written..]
     }
 
-    /// Encodes what is to leave next, once all before is written.
+    /// Encodes the next messages, once all earlier ones are written.
     fn fill(&mut self, stats: &Stats) -> io::Result<()> {
         if self.is_writing() {
             return Ok(());

@@ -30,7 +30,7 @@ const NODES_MAX: usize = 65_536;
 /// Names of which refused connections are counted.
 const COUNTED_MAX: usize = 65_536;
 
-/// What the controller has pinned of a node.
+/// The keys that the controller has pinned of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct PinnedKey {
     key: [u8; KEY],
@@ -38,7 +38,7 @@ struct PinnedKey {
     at_s: u64,
     /// From which address.
     address: String,
-    /// Who made the token.
+    /// The user that made the token.
     by: String,
 }
 
@@ -47,7 +47,7 @@ struct PinnedKey {
 struct IssuedToken {
     /// Its public half.
     public: [u8; KEY],
-    /// Whom it is for; nobody in particular if empty.
+    /// The node that it is for; any if empty.
     node: String,
     expires_s: u64,
     by: String,
@@ -70,7 +70,7 @@ struct Inner {
     path: PathBuf,
     cluster: String,
     keys: Keys,
-    /// What holds now. Nobody waits for a disk with this locked: who asks has others wait, such as all who connect.
+    /// The current records. This is never locked while a disk is waited for: all connections read it.
     kept: Mutex<Arc<TrustRecords>>,
     /// For who changes it: one after the other.
     changing: Mutex<()>,
@@ -113,7 +113,7 @@ impl NodeTrust {
         })))
     }
 
-    /// What holds now.
+    /// The current records.
     fn kept(&self) -> Arc<TrustRecords> {
         Arc::clone(&self.0.kept.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -379,7 +379,7 @@ impl NodeTrust {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is kept from now on, once it is durable. Who calls has the turn.
+    /// Replaces the records, once the new ones are durable. The caller has the turn.
     fn commit(&self, next: TrustRecords) -> Result<()> {
         file::write(&self.0.path, &next)
             .with_context(|| format!("{} cannot be written", self.0.path.display()))?;
@@ -388,10 +388,10 @@ impl NodeTrust {
     }
 }
 
-/// What is said of a token that is not known, or that is another controller's.
+/// Refusal of a token that is unknown, or another controller's.
 const UNKNOWN_TOKEN: &str = "this controller knows no such token: it may be another cluster's, or too old, or its node was forgotten";
 
-/// What is said of a connection that shows something else than the key of its node.
+/// Refusal of a connection that shows something else than the key of its node.
 pub(crate) fn refusal_of_other(node: &str) -> String {
     format!(
         "node {0} is known by a key of its own, and by nothing else: 'muster node join' there with a token for it, or 'muster node forget {0}'",
@@ -415,7 +415,7 @@ fn failed(error: &dyn std::fmt::Display) -> Refusal {
     Refusal::new(RefusalCode::InvalidValue, format!("{error:#}"))
 }
 
-/// What a stranger says, as it may be printed.
+/// A stranger's text, as it may be printed.
 fn printable(text: &str) -> String {
     text.chars()
         .take(80)

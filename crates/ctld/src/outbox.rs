@@ -1,6 +1,6 @@
-//! What waits to be written to a connection: answers, and notices that come when their time comes. A client that does not read
-//! would have the controller keep as much as it asks for: bytes are counted by user and for all, and beyond a bound nothing
-//! more is kept for it.
+//! Messages that wait to be written to a connection: answers, and notices that are sent at their time. A client that does not
+//! read would have the controller keep all answers that it asks for: bytes are counted by user and for all, and beyond a bound
+//! no more are kept for it.
 
 use muster_channel::admission::{ByteBounds, ByteCount};
 use std::sync::Arc;
@@ -14,10 +14,10 @@ pub(crate) const UNREAD: ByteBounds = ByteBounds {
     few: 4 << 20,
 };
 
-/// What a message takes beside its bytes: short ones would cost more than they count.
+/// The memory of a message beside its bytes: short ones would cost more than they count.
 const FIXED_BYTES: usize = 64;
 
-/// What is common to both ends.
+/// State that both ends share.
 #[derive(Debug)]
 struct Account {
     /// None for users without limits.
@@ -198,7 +198,7 @@ mod tests {
         let of_others: Vec<_> = others.iter().map(fill).collect();
         let all = first.all();
         assert!(all <= UNREAD.all, "{all}");
-        // Who has little is served all the same.
+        // A user with little is served all the same.
         let (out, _inbox) = channel(Some(first.of_another()));
         out.send(vec![0; MIB]).unwrap();
         drop((of_first, of_others, _inbox));

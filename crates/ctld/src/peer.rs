@@ -1,8 +1,8 @@
-//! Who is at the other end of a connection.
+//! The process or host at the other end of a connection.
 
 use std::net::IpAddr;
 
-/// The peer's credentials, from the kernel, or by what it has proved.
+/// The peer's credentials, from the kernel or from its proof.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
     pub(crate) uid: u32,
@@ -11,7 +11,7 @@ pub(crate) struct Peer {
     pub(crate) pid: u32,
 }
 
-/// Where a connection comes from, and what it is for.
+/// The origin and the purpose of a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Origin {
     /// The other host's name, or its address; none for this host.
@@ -20,7 +20,7 @@ pub(crate) struct Origin {
     pub(crate) address: Option<IpAddr>,
     /// It is for the agent of this node and nothing else.
     pub(crate) node: Option<String>,
-    /// What has shown that, if it is.
+    /// The proof of that, if it is.
     pub(crate) proof: NodeProof,
     /// It is a node that says who the user is, by a key of its own.
     pub(crate) is_vouched_for: bool,
@@ -37,7 +37,7 @@ pub struct Place {
     pub(crate) client: Option<IpAddr>,
 }
 
-/// What shows for which node an agent speaks.
+/// The proof that an agent speaks for its node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum NodeProof {
     /// The kernel of the controller's own host.

@@ -1,7 +1,7 @@
-//! What the controller runs and writes for a site when things happen to jobs and nodes: what powers nodes down and up, mails through `MailProg`,
-//! `EpilogSlurmctld`, and records of ended jobs (`JobCompType`). Nothing waits for these: what was under way when the
-//! controller stops is not made up for. `PrologSlurmctld` is another matter: its job waits for it, and it runs again
-//! when the controller comes back before it has ended.
+//! Programs and records of a site for events of jobs and nodes: programs that power nodes down and up, mails through `MailProg`,
+//! `EpilogSlurmctld`, and records of ended jobs (`JobCompType`). Nothing waits for these: programs that run when the controller
+//! stops are not run again. `PrologSlurmctld` is another matter: its job waits for it, and it runs again when the controller
+//! comes back before it has ended.
 
 mod completion;
 mod job_mail;
@@ -308,7 +308,7 @@ fn variable(name: &str, value: impl ToString) -> (String, String) {
     (name.to_owned(), value.to_string())
 }
 
-/// `days-hours:minutes:seconds` without what is zero at its front, as in listings.
+/// `days-hours:minutes:seconds` without leading zero parts, as in listings.
 fn duration(ms: u64) -> String {
     let s = ms / 1000;
     let (days, h, m, s) = (s / 86_400, s / 3600 % 24, s / 60 % 60, s % 60);
@@ -391,7 +391,7 @@ fn end(begun: std::io::Result<Child>, invocation: &Invocation) -> bool {
     false
 }
 
-/// Sets what the kernel ends when memory runs out to what it is for other processes, and becomes the program.
+/// Gives the program the default priority for the kernel's out-of-memory killer, and becomes the program.
 const LEAVE_PROTECTION: &str = r#"echo 0 2>/dev/null >/proc/self/oom_score_adj; exec "$0" "$@""#;
 
 /// The command for a program, which the kernel is to treat like any other when memory runs out: the service manager has it end the
@@ -409,7 +409,7 @@ fn command(program: &str, args: &[String]) -> Command {
     command
 }
 
-/// Waits for a program's end, and kills it and what it has started when its time is over. It leads its process group.
+/// Waits for a program's end, and kills its process group when its time is over.
 fn wait(mut child: Child, time_limit: Option<Duration>) -> std::io::Result<ExitStatus> {
     if let Some(limit) = time_limit
         && let Ok(ended) = sys::pidfd(child.id())

@@ -1,6 +1,7 @@
-//! What each user may have of the controller at the same time: connections, requests, bytes of requests that have not come
-//! whole, waits. Who asks for more waits, or is refused; others notice nothing. Root and SlurmUser have no limits, a
-//! node's agent has a few connections ([`AgentConnection`]), and descriptors are kept in reserve for them.
+//! Shares of the controller that each user may have at the same time: connections, requests, bytes of requests that have
+//! not arrived whole, waits. A user that asks for more waits, or is refused; others are not affected. Root and SlurmUser
+//! have no limits, a node's agent has a few connections ([`AgentConnection`]), and descriptors are kept in reserve for
+//! them.
 
 mod frame_room;
 
@@ -113,7 +114,7 @@ pub(crate) struct User {
     unread: ByteCount,
 }
 
-/// A connection's share of its user's quota; gives back what it has when it is dropped. Root, SlurmUser and agents have
+/// A connection's share of its user's quota, which is given back when it is dropped. Root, SlurmUser and agents have
 /// none of it.
 pub(crate) struct Share {
     users: Rc<Users>,

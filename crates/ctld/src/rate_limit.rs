@@ -42,7 +42,7 @@ impl RateLimit {
         }
         let mut buckets = self.buckets.borrow_mut();
         if buckets.len() as u64 >= parameters.table_size && !buckets.contains_key(&uid) {
-            // Who has not asked for longest has a full bucket by now, or is nearest to one.
+            // The user that has not asked for longest has a full bucket by now, or is nearest to one.
             let oldest = buckets.iter().min_by_key(|(_, bucket)| bucket.filled);
             if let Some(uid) = oldest.map(|(uid, _)| *uid) {
                 buckets.remove(&uid);

@@ -22,7 +22,7 @@ pub struct RecoveredController {
     pub log: FileLog,
     /// The state as of the last durable event.
     pub state: State,
-    /// What the journal holds after the snapshot that it began with.
+    /// The size of the journal after the snapshot that it began with.
     pub pace: SnapshotPace,
     /// Jobs that were left out, for accounting.
     pub withdrawn: Vec<Withdrawn>,
@@ -37,8 +37,8 @@ pub struct Opened {
 /// Opens the journal of `cluster`, or creates it where there was never one, and replays it. `each` sees every event
 /// after it is applied.
 ///
-/// # Errors
-/// When the journal cannot be read: the message says what is wrong, where, and what to do. Nothing is changed then.
+/// # Errors When the journal cannot be read: the message names the error, the place and the remedy. Nothing is
+/// changed then.
 pub fn recover(
     storage: Arc<dyn Storage>,
     cluster: &str,
@@ -143,7 +143,7 @@ impl Opened {
     }
 }
 
-/// What to say of an event that cannot be applied.
+/// The error text for an event that cannot be applied.
 fn unusable(event: &Event, position: Position, state: &State, why: &str) -> String {
     let kind = event.name();
     let Some(job) = event.job() else {

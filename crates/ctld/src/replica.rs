@@ -45,7 +45,7 @@ use std::time::{Duration, Instant};
 /// Messages taken between two answers at most.
 const MESSAGES_MAX: usize = 4096;
 
-/// The replica's state and what it serves.
+/// The replica's state, and its services.
 pub(crate) struct Replica {
     /// The state as of `position`.
     pub state: State,
@@ -453,7 +453,7 @@ impl Replica {
         let rows = Some(&self.rows).filter(|_| of_all);
         let asked = (filter, &scope);
         answer::jobs(&self.state, rows, asked, None, &mut |frame: Vec<u8>| {
-            // What comes first leaves with what follows: that wakes a client once.
+            // The first change leaves together with the next ones: that wakes a client once.
             let frame = match begun.is_empty() {
                 true => frame,
                 false => [std::mem::take(&mut begun), frame].concat(),

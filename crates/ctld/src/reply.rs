@@ -84,7 +84,7 @@ const ASKED: u8 = 2;
 struct Answer {
     state: AtomicU8,
     rest: Mutex<Option<oneshot::Sender<Vec<u8>>>>,
-    /// What the user is answered besides.
+    /// Remarks for the user beside the answer.
     remarks: Mutex<Remarks>,
     kind: &'static str,
 }
@@ -108,7 +108,7 @@ pub struct Direct {
     since: Instant,
 }
 
-/// What the user is answered besides what the writer says.
+/// Remarks for the user beside the writer's answer.
 #[derive(Default)]
 pub(crate) struct Remarks {
     /// Lines of verifiers.
@@ -134,7 +134,7 @@ impl Remarks {
     }
 }
 
-/// The connection's end: what is left to do about an answer.
+/// The connection's end: the remaining work on an answer.
 pub(crate) struct Pending {
     answer: Arc<Answer>,
     rest: oneshot::Receiver<Vec<u8>>,
@@ -183,7 +183,7 @@ impl Direct {
         self.answer.take_remarks().add_to(&mut reply);
         let mut bytes = frame::encode(&Response::Reply(Box::new(reply)));
         let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
-        // What the socket does not take now, and every error, is the task's business.
+        // The task sends the bytes that the socket does not take now, and handles every error.
         let sent = send(self.socket.as_raw_fd(), &bytes, flags).unwrap_or(0);
         let us = u64::try_from(self.since.elapsed().as_micros()).unwrap_or(u64::MAX);
         stats.request(self.answer.kind, self.uid, us);

@@ -68,7 +68,7 @@ use tokio::sync::{mpsc, oneshot};
 
 /// Rows that may wait for the accounting store.
 const ACCOUNTING_ROOM: usize = 1 << 20;
-/// How long a controller that stops waits for agents to take what it has sent them.
+/// How long a controller that stops waits for agents to take its messages.
 const LINKS_WAIT: Duration = Duration::from_secs(5);
 /// How long clients wait at a start until the configuration is in force. One for which the disk has no room comes later;
 /// the state that is there can be read meanwhile.
@@ -89,7 +89,7 @@ pub struct Options {
     pub reopen_log: fn() -> io::Result<()>,
 }
 
-/// Runs a controller until it is stopped. `pages` makes what it says by HTTP; `ready` is called when clients can connect.
+/// Runs a controller until it is stopped. `pages` makes its pages for HTTP; `ready` is called when clients can connect.
 ///
 /// # Errors
 /// When the configuration, the state or the socket cannot be used. Nothing is changed in the state then.
@@ -308,7 +308,7 @@ impl Core {
     }
 }
 
-/// Who answers sacct.
+/// Starts the threads that answer sacct.
 fn start_accounting(
     reader: Option<Reader>,
     follower: &Arc<Follower>,
@@ -334,7 +334,7 @@ struct Front {
     /// The kernel refuses descriptors that clients send.
     refuses_descriptors: bool,
     given: GivenConfiguration,
-    /// Who finds out whose connections from other hosts are, and what they bring.
+    /// The verifier of connections from other hosts.
     verifier: Option<Arc<dyn Verifier>>,
     network: Option<mpsc::Receiver<Arrival>>,
 }
@@ -483,7 +483,7 @@ fn serve(
             "muster {version} runs as uid {user} and listens on {}",
             socket.display()
         );
-        // What is asked before would be answered by the rights of the last configuration, or of none.
+        // Earlier requests would be answered by the rights of the last configuration, or of none.
         let _ = tokio::time::timeout(LONGEST_CONFIGURATION, configured).await;
         ready();
         let accepting = server::accept(Rc::clone(&shared), users, daemons, network);

@@ -25,7 +25,7 @@ use tokio::sync::mpsc;
 /// How often the event loop shows that it goes round.
 const BEAT: Duration = Duration::from_secs(1);
 
-/// Who connects by a socket of this host, as the kernel says.
+/// The peer of a socket of this host, from the kernel.
 fn local_peer(stream: &UnixStream) -> Option<Peer> {
     let cred = stream.peer_cred().ok()?;
     let pid = cred.pid().and_then(|pid| u32::try_from(pid).ok());

@@ -1,4 +1,4 @@
-//! What all connections share.
+//! State that all connections share.
 
 use crate::accounting::Accounting;
 use crate::archives::Archives;
@@ -73,15 +73,15 @@ pub(crate) struct Shared {
     pub(crate) refuses_descriptors: bool,
     /// From where agents on other hosts connect.
     pub(crate) node_addresses: NodeAddresses,
-    /// What hosts without configuration are given.
+    /// The configuration that is given to hosts without one.
     pub(crate) given: GivenConfiguration,
     /// Keys of nodes.
     pub(crate) trust: NodeTrust,
     /// As the controller was started with.
     pub(crate) network: NetworkSettings,
-    /// What verifies connections from other hosts, if there are any.
+    /// The verifier of connections from other hosts, if there are any.
     pub(crate) verifier: Option<Arc<dyn Verifier>>,
-    /// What verifies submissions and changes of jobs, in order.
+    /// The verifiers of submissions and changes of jobs, in order.
     verifiers: RefCell<Rc<[Rc<Pool>]>>,
     /// Changes of jobs that these are asked about.
     pub(crate) change_turns: ChangeTurns,
@@ -111,15 +111,15 @@ pub(crate) struct SharedSetup {
     pub(crate) refuses_descriptors: bool,
     /// From where agents on other hosts connect.
     pub(crate) node_addresses: NodeAddresses,
-    /// What hosts without configuration are given.
+    /// The configuration that is given to hosts without one.
     pub(crate) given: GivenConfiguration,
     /// Keys of nodes.
     pub(crate) trust: NodeTrust,
     /// As the controller was started with.
     pub(crate) network: NetworkSettings,
-    /// What verifies connections from other hosts, if there are any.
+    /// The verifier of connections from other hosts, if there are any.
     pub(crate) verifier: Option<Arc<dyn Verifier>>,
-    /// What verifies submissions and changes of jobs, in order.
+    /// The verifiers of submissions and changes of jobs, in order.
     pub(crate) verifiers: Vec<Rc<Pool>>,
     /// Job classes of the site.
     pub(crate) classes: SiteClasses,
@@ -215,7 +215,7 @@ impl Shared {
         Ok(Entry::new(role, identity, request, place).about("configuration"))
     }
 
-    /// What verifies submissions and changes of jobs, in order.
+    /// The verifiers of submissions and changes of jobs, in order.
     pub(crate) fn verifiers(&self) -> Rc<[Rc<Pool>]> {
         Rc::clone(&self.verifiers.borrow())
     }

@@ -10,7 +10,7 @@ const BYTES: u64 = 256 << 20;
 /// The same for each byte of the last snapshot.
 const BYTES_PER_BYTE: u64 = 4;
 
-/// What the journal holds since the last snapshot.
+/// The size of the journal since the last snapshot.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SnapshotPace {
     events: u64,
@@ -34,7 +34,7 @@ impl SnapshotPace {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    /// What it holds with what came later, where there was no snapshot between.
+    /// The size together with a later part, if there was no snapshot between.
     pub(crate) fn and(mut self, later: SnapshotPace) -> SnapshotPace {
         self.add(later.events, later.bytes);
         self

@@ -48,7 +48,7 @@ pub(crate) struct Snapshots {
 struct Writing {
     thread: JoinHandle<Outcome>,
     position: Position,
-    /// What the journal held before it, which it still holds if this fails.
+    /// The size of the journal before it, which stays if this fails.
     before: SnapshotPace,
     was_wanted: bool,
 }
@@ -205,7 +205,7 @@ impl Snapshots {
     }
 }
 
-/// Writes an encoded state, once accounting has on disk what it must within this time; nothing if it is not answered.
+/// Writes an encoded state after accounting has stored its rows; gives up after `most`.
 fn write(
     bytes: &[u8],
     position: Position,
@@ -220,7 +220,7 @@ fn write(
     snapshot
         .write_all(bytes)
         .map_err(|e| format!("it cannot be written: {e}"))?;
-    // What accounting has not on disk yet must stay in the journal.
+    // Events whose rows accounting has not on disk yet must stay in the journal.
     if follower.health().synced < position {
         match follower.sync(most) {
             Ok(_) if follower.health().synced >= position => {}

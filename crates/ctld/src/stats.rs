@@ -119,7 +119,7 @@ impl Stats {
         *snapshots = SnapshotFailures::default();
     }
 
-    /// Counts begin again; what is no count stays.
+    /// Sets counts to zero; other values stay.
     pub fn reset(&self) {
         let counts = [
             &self.passes,

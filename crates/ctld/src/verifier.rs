@@ -1,8 +1,8 @@
 //! Verifiers of the site: processes that see each submission and each change of a job before the writer does. They live on
-//! and serve one request at a time; requests wait here for a free one, users in turn, and none has more than half of
-//! them; a change goes before submissions of its user that wait, since changes of its job wait for it. A process that fails
-//! or takes too long is killed and replaced: what it was asked fails or passes as the site says, and nobody else waits for
-//! it. Nothing here runs a site's code or decides what a user may do.
+//! and serve one request at a time; requests wait here for a free one, users in turn, and none has more than half of them;
+//! a change goes before submissions of its user that wait, since changes of its job wait for it. A process that fails or
+//! takes too long is killed and replaced: its request fails or passes as the site says, and no other request waits for it.
+//! Nothing here runs a site's code or decides what a user may do.
 
 mod jsv_process;
 mod pools;
@@ -25,7 +25,7 @@ pub(crate) use pools::Tried;
 pub(crate) use settings::{Kind, Settings};
 pub(crate) use worker::{Worker, start};
 
-/// What a process may take beyond its own limit before it is killed.
+/// The time that a process has beyond its own limit before it is killed.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Processes of one verifier, and who waits for them.
@@ -39,15 +39,15 @@ pub(crate) struct Pool {
 #[derive(Default)]
 struct Inside {
     idle: Vec<Worker>,
-    /// Those that are idle, busy or being started.
+    /// Processes that are idle, busy or being started.
     alive: usize,
-    /// Whose turn it is: one for each request that is not parked.
+    /// The order of turns, with an entry for each request that is not parked.
     queue: FairQueue<()>,
     /// How many each user has.
     running: HashMap<u32, usize>,
     /// The number of requests of users who have as many as they may.
     parked: HashMap<u32, usize>,
-    /// Who waits, in the order in which a user's are served.
+    /// The waiting requests by user, each user's in order.
     waiting: HashMap<u32, VecDeque<oneshot::Sender<Worker>>>,
     /// The text that was good last.
     last_good: Option<ByteVec>,
@@ -126,12 +126,12 @@ impl Pool {
         })
     }
 
-    /// What it was made with.
+    /// Its settings.
     pub(crate) fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// It serves what it has been asked, and starts nothing any more.
+    /// Serves the requests that it has, and starts no more processes.
     pub(crate) fn close(&self) {
         self.closed.set(true);
         self.inside.borrow_mut().idle.clear();
@@ -213,7 +213,7 @@ impl Pool {
             };
             match turn.send(worker) {
                 Ok(()) => *inside.running.entry(uid).or_default() += 1,
-                // Who waited is gone.
+                // The request that waited is gone.
                 Err(worker) => inside.idle.push(worker),
             }
         }
@@ -254,7 +254,7 @@ impl Pool {
                 inside.alive -= 1;
                 if inside.alive == 0 {
                     inside.fault = Some(format!("no verifier can be started: {why}"));
-                    // Who waits learns it.
+                    // Waiting requests get the error.
                     inside.queue = FairQueue::default();
                     inside.parked.clear();
                     inside.waiting.clear();
@@ -264,7 +264,7 @@ impl Pool {
         self.serve_waiting();
     }
 
-    /// What a process says of its file.
+    /// Notes the report of a process about its file.
     fn note(&self, report: Report) {
         let name = self.settings.name();
         match report {

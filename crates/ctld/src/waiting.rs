@@ -230,7 +230,7 @@ impl Waiting {
     /// Passes a message on to the holder of an allocation.
     pub(crate) fn tell_holder(&mut self, id: JobId, text: &str) {
         let waiters = self.ended.get(&id).into_iter().flatten();
-        // What waits for one that does not read need not be all that was said.
+        // Notices that wait for a client that does not read need not be complete.
         for holder in waiters.filter(|w| w.holder && w.out.waiting() < NOTICES_BYTES_MAX) {
             let notice = Response::Notice(text.to_owned());
             let _ = holder.out.send_interim(frame::encode(&notice));

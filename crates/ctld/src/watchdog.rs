@@ -23,7 +23,7 @@ pub enum Doing {
     Nothing,
     /// Deciding commands and reports.
     Deciding,
-    /// Looking at what is due.
+    /// Processes timers that are due.
     Ticking,
     /// Planning starts of jobs.
     Scheduling,

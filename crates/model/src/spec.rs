@@ -139,7 +139,7 @@ pub struct JobSpec {
     #[n(39)]
     #[cbor(default)]
     pub site_factor: i32,
-    /// Where the holder of an interactive allocation is notified of its start and end; absent for batch jobs.
+    /// An interactive allocation: its holder is notified of its start and end.
     #[n(38)]
     pub interactive: bool,
     /// Its entry in the crontab of its owner. Set by the controller, never trusted from the client.

@@ -64,7 +64,7 @@ pub(crate) struct Feeds {
     connecting_of: Mutex<HashMap<u32, Weak<Semaphore>>>,
 }
 
-/// What a user's pages are given.
+/// The changes that a user's pages are sent.
 #[derive(Debug)]
 struct Feed {
     identity: Identity,
@@ -103,14 +103,14 @@ impl FeedState {
         self.last = Some(new.last);
     }
 
-    /// What follows a place, and the place behind it; nothing if it is not kept.
+    /// The changes after a place, and the place behind them; none if the place is not kept.
     fn after(&self, place: StreamPlace, filter: &StreamFilter) -> Option<(String, StreamPlace)> {
         let (begin, last) = (self.begin?, self.last?);
         if place < begin {
             return None;
         }
         if place > last {
-            // What was asked of the controller comes here later.
+            // The controller's answer arrives here later.
             return Some((String::new(), place));
         }
         let first = self.kept.partition_point(|change| change.place() <= place);
@@ -346,7 +346,7 @@ async fn follow_by(
                 .await?
             }
             false => {
-                // What made it readable before was read.
+                // The bytes that made it readable were read.
                 let nothing = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
                 let _ = ready.try_io(Interest::READABLE, nothing);
                 events::ask(&mut own, place, true)?;
@@ -386,7 +386,7 @@ struct Page {
     _permits: [OwnedSemaphorePermit; 2],
 }
 
-/// What is next for a page.
+/// The next message for a page.
 enum Next {
     /// Text, and the place behind it.
     Text(String, StreamPlace),
@@ -443,7 +443,7 @@ impl Page {
         }
     }
 
-    /// What is next; nothing yet if the controller has not answered.
+    /// The next message; none yet if the controller has not answered.
     fn next(&mut self, place: Option<StreamPlace>) -> Option<Next> {
         let state = self.feed.state();
         if let Some(why) = &state.end {

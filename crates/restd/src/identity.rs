@@ -1,4 +1,4 @@
-//! Whose a request is.
+//! The user of a request.
 
 use muster_cli::connect::{self, Client, ConnectError};
 use muster_cli::rest::Caller;
@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 use std::net::IpAddr;
 use std::path::Path;
 
-/// What requests prove their user by (`-a`).
+/// The proof of a request's user (`-a`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Authentication {
     /// `rest_auth/jwt`: a token.
@@ -41,7 +41,7 @@ impl Authentication {
     }
 }
 
-/// Who is at the other end of a connection.
+/// The process at the other end of a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     /// As answers have it: an address, or the socket.
@@ -61,7 +61,7 @@ pub(crate) struct Credentials {
     pub(crate) token: Option<String>,
 }
 
-/// Whose a request is. With a token this is only what the token says: the controller believes it once a connection has begun.
+/// The user of a request. With a token this is only the token's claim: the controller believes it once a connection has begun.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
     pub(crate) caller: Caller,
@@ -152,7 +152,7 @@ impl Identity {
         })
     }
 
-    /// What connections of this identity are kept by.
+    /// The key under which connections of this identity are kept.
     pub(crate) fn key(&self) -> [u8; 32] {
         match &self.token {
             Some(token) => Sha256::digest(token.as_bytes()).into(),

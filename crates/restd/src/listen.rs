@@ -22,7 +22,7 @@ pub enum Address {
     Unix(PathBuf),
 }
 
-/// What is no address.
+/// The error of a text that is no address.
 #[derive(Debug, thiserror::Error)]
 #[error("invalid address '{0}': give HOST:PORT, :PORT or unix:PATH")]
 pub struct AddressError(String);

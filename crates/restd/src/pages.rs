@@ -30,7 +30,7 @@ const FILES: [(&str, &str, &str); 9] = [
 
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-/// What the pages may do: nothing but with files and answers of this server.
+/// The policy of the pages: they may use nothing but files and answers of this server.
 pub(crate) const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; \
      form-action 'none'; frame-ancestors 'none'";
 

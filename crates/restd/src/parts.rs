@@ -35,10 +35,10 @@ pub(crate) struct PartsHead {
     pub(crate) body: PartsBody,
 }
 
-/// What a request has while its answer is made whole, and gives back where the answer is sent in parts.
+/// The turns of a request while its answer is made whole; they are given back where the answer is sent in parts.
 #[derive(Debug)]
 pub(crate) struct PartsTurns {
-    /// Those at what needs much memory, but for the user's own.
+    /// Turns of requests that need much memory, but for the user's own.
     pub(crate) large: Vec<OwnedSemaphorePermit>,
     /// Answers that are sent in parts at a time: each has a thread.
     pub(crate) streams: Arc<Semaphore>,
@@ -66,7 +66,7 @@ pub(crate) struct PartsSink {
 }
 
 impl PartsSink {
-    /// A sink, and where the head of what is put into it comes.
+    /// A sink, and the receiver of the answer's head.
     pub(crate) fn new(
         place: &Arc<Place>,
         turns: PartsTurns,

@@ -1,5 +1,5 @@
-//! Who has the places and the memory of the server: connections at a time, bytes of bodies and of answers that were not sent yet.
-//! Where there is no more, who has the most gives something up, so that nobody is kept out by others.
+//! The places and the memory of the server, by their holders: connections at a time, bytes of bodies and of answers that were not
+//! sent yet. Where there is no more, the holder with the most gives something up, so that no other is kept out.
 
 use muster_channel::admission::HostAddress;
 use std::collections::HashMap;
@@ -259,12 +259,12 @@ pub(crate) struct Place {
     number: u64,
     /// Requests that this origin may have answered at a time.
     pub(crate) requests: Arc<Semaphore>,
-    /// Those of them that need much memory.
+    /// Turns of requests that need much memory.
     pub(crate) large: Arc<Semaphore>,
 }
 
 impl Place {
-    /// What names it.
+    /// Its key.
     pub(crate) fn key(&self) -> (Origin, u64) {
         (self.origin, self.number)
     }

@@ -59,7 +59,7 @@ const STRANGERS_LINES: u32 = 10;
 /// How long a connection is kept.
 const CONNECTION_LIFE: Duration = Duration::from_secs(600);
 
-/// What is served at most.
+/// The bounds of the server.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Connections at a time (`--max-connections`). Where all are taken, who has the most gives one up.
@@ -351,7 +351,7 @@ async fn respond(
     response(answer, place)
 }
 
-/// What is sent for a request.
+/// The answer to a request.
 enum SentAnswer {
     Whole(Answer),
     /// One that is sent while it is made.
@@ -459,7 +459,7 @@ async fn answer(
     let of_all = &shared.large[usize::from(path.starts_with("/slurmdb"))];
     let large = is_large.then(|| [of_user, place.large.clone(), of_all.clone()]);
     let mut turn = turn(place, large).await;
-    // Who answers a long request in parts needs little memory: of its turns the user's own stays.
+    // A long answer in parts needs little memory: of its turns the user's own stays.
     let turns = PartsTurns {
         large: turn.drain(1..if is_large { 3 } else { 1 }).collect(),
         streams: Arc::clone(&shared.streams),
@@ -556,7 +556,7 @@ async fn identify(
         };
         let is_known = match connections.confirm() {
             Ok(()) => true,
-            // What is wrong with the controller is said where it is asked.
+            // Errors of the controller are reported where it is asked.
             Err(ConnectError::Config(_) | ConnectError::Unreachable { .. }) => false,
             Err(ConnectError::Untrusted { why, .. }) => return Err(nobody(&why)),
             Err(error) => return Err(nobody(&error)),
@@ -601,7 +601,7 @@ async fn read_whole(mut body: Incoming, kept: &mut Kept) -> Result<Vec<u8>, Answ
     if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
         return Err(too_large());
     }
-    // Grown by doubling, it would take twice what is counted.
+    // Grown by doubling, it would take twice the counted bytes.
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(0);
     let mut bytes = Vec::with_capacity(announced);
     while let Some(frame) = body.frame().await {
@@ -619,7 +619,7 @@ async fn read_whole(mut body: Incoming, kept: &mut Kept) -> Result<Vec<u8>, Answ
     Ok(bytes)
 }
 
-/// The body of what is sent.
+/// The body of an answer.
 enum SentBody {
     Whole(AnswerBody),
     Parts(PartsBody),

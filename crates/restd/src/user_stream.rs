@@ -11,7 +11,7 @@ use tokio::net::UnixStream;
 pub(crate) struct UserStream {
     /// None while it is being closed.
     stream: Option<UnixStream>,
-    /// Who is at the other end: nobody's number if that is not known.
+    /// The user at the other end: a number of no user if that is not known.
     uid: u32,
 }
 

@@ -1,5 +1,5 @@
-//! A request as a script sees and changes it: the job that is to be submitted, or of a change no more than what it
-//! changes. What a user left out is unset here, whatever its default is.
+//! A request as a script sees and changes it: the job that is to be submitted, or of a change only the changed
+//! fields. A field that a user left out is unset here, whatever its default is.
 
 use crate::message::{Change, Subject, Verdict};
 use minicbor::bytes::ByteVec;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 /// The request.
 #[derive(Clone, Debug, Default)]
 pub struct Description {
-    /// The job; of a change, what is changed.
+    /// The job; of a change, its changed fields.
     pub spec: JobSpec,
     /// `nice` is given.
     pub nice_given: bool,
@@ -31,7 +31,7 @@ pub struct Description {
     pub component: Option<u32>,
     /// It is a change of a job.
     pub is_change: bool,
-    /// Who asks.
+    /// The user that asks.
     pub uid: u32,
     /// The name of that user.
     pub user: String,
@@ -47,7 +47,7 @@ macro_rules! for_each_field {
     };
 }
 
-/// What of `new` differs from `old`; all else as in `unset`.
+/// The fields of `new` that differ from `old`; all else as in `unset`.
 fn difference(new: &ResourceAsk, old: &ResourceAsk, unset: &ResourceAsk) -> ResourceAsk {
     macro_rules! differs {
         (($new:ident, $old:ident, $unset:ident), $($field:ident),*) => {
@@ -170,7 +170,7 @@ impl Description {
         true
     }
 
-    /// What was changed since `before`, as the answer to `subject`.
+    /// The changes since `before`, as the answer to `subject`.
     pub fn verdict(self, before: &Description, subject: &Subject) -> Verdict {
         let mut verdict = Verdict::default();
         if self.spec != before.spec

@@ -20,7 +20,7 @@ pub const NO_VAL64: i64 = i64::MAX;
 pub const INFINITE: i64 = 0xffff_ffff;
 /// Marks memory of a CPU. Slurm's is the highest bit.
 pub const MEM_PER_CPU: i64 = i64::MIN;
-/// What is added to `nice`.
+/// The number that is added to `nice`.
 pub const NICE_OFFSET: i64 = 0x8000_0000;
 /// Why jobs of administrators wait.
 const ADMIN_COMMENT: &str = "admin-comment";
@@ -38,7 +38,7 @@ pub enum Value {
     List(Vec<String>),
 }
 
-/// Sets a field; what is wrong with the value otherwise.
+/// Sets a field, or returns the error of the value.
 pub type Set = fn(&mut Description, Value) -> Result<(), String>;
 
 /// A field.
@@ -47,7 +47,7 @@ pub struct Field {
     pub name: &'static str,
     /// Reads it.
     pub get: fn(&Description) -> Value,
-    /// Sets it; what is wrong with the value otherwise. Absent where it cannot be set.
+    /// Sets it, or returns the error of the value. Absent where it cannot be set.
     pub set: Option<Set>,
 }
 
@@ -609,7 +609,7 @@ pub const ABSENT: [&str; 27] = [
     "req_context",
 ];
 
-/// What a field of [`ABSENT`] reads as.
+/// The value of a field of [`ABSENT`].
 pub fn absent(name: &str) -> Option<Value> {
     if !ABSENT.contains(&name) {
         return None;

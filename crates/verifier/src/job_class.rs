@@ -74,7 +74,7 @@ impl Application<'_> {
         self.asked.cleared.iter().any(|own| own == name)
     }
 
-    /// What is cleared must be the class's, and removable.
+    /// A cleared element must be the class's, and removable.
     fn check_cleared(&self) -> Result<(), String> {
         for word in &self.asked.cleared {
             let (name, key) = word.split_once(' ').unwrap_or((word, ""));
@@ -342,7 +342,7 @@ fn check_value(
 ) -> Result<(), String> {
     let is_allowed = match (rule, new) {
         (AttributeRule::Unspecified(access), Some(_)) => access.change,
-        // What there should not be may go.
+        // An attribute that should not be there may go.
         (AttributeRule::Unspecified(_), None) => true,
         (AttributeRule::Value(access, value), Some(new)) => {
             access.change || attribute::canonical(name, value, site).is_ok_and(|own| own == new)
@@ -382,7 +382,7 @@ fn check_requests(
         fixed.any(|(own, _)| own.shares_with(request))
     };
     let times = |all: &[Request], one: &Request| all.iter().filter(|own| *own == one).count();
-    // What is asked for once more than before comes to more.
+    // A request that is there once more than before comes to more.
     let is_more = |request: &&Request| times(&new, request) > times(&old, request);
     for request in new.iter().filter(is_more) {
         let is_allowed = match element(&request.key) {

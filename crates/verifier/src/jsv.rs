@@ -26,7 +26,7 @@ use muster_model::time::TimeLimit;
 use muster_proto::jsv::{Asked, Outcome};
 use std::collections::{HashMap, HashSet};
 
-/// What a parameter's meaning depends on at this site.
+/// The settings of this site that the meaning of a parameter depends on.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Site {
     /// sge.conf.
@@ -37,7 +37,7 @@ pub struct Site {
 
 type Parameters = Vec<(String, String)>;
 
-/// What is asked of a verifier about a request.
+/// The parameters of a request for a verifier.
 pub fn asked(subject: &Subject, site: &Site) -> Asked {
     let spec = &subject.spec;
     let mut all = Parameters::new();
@@ -180,8 +180,8 @@ fn held_by(spec: &JobSpec) -> String {
     ids.collect::<Vec<_>>().join(",")
 }
 
-/// Hard requests: those that were given, if the job asks for just that, else those that mean what it asks for. A client may
-/// give what it likes.
+/// Hard requests: those that were given, if they match the job's request, else those that express it. A client may give
+/// any.
 fn hard(spec: &JobSpec, site: &Site) -> String {
     match marks::value(spec, marks::HARD) {
         Some(given) if requests::are_requests_of(given, spec, site) => given.to_owned(),
@@ -237,7 +237,7 @@ fn asked_for(spec: &JobSpec, site: &Site) -> String {
         (&devices.per_task, Per::Slot),
         (&devices.per_job, Per::Job),
     ];
-    // What is named again is added up.
+    // Repeated names are added up.
     let mut counts: Vec<(String, u64)> = Vec::new();
     for (list, per) in lists {
         for gres in list {
@@ -546,7 +546,7 @@ fn without(list: &str, elements: &[String]) -> (String, usize) {
     (words.join(","), elements.len() - left.len())
 }
 
-/// A new list of hard requests: what it has otherwise than the one before is the job's.
+/// A new list of hard requests: its differences from the one before become the job's.
 fn requests(spec: &mut JobSpec, list: &str, site: &Site) -> Result<(), String> {
     let unnamed = requests::unnamed(spec, site);
     let before = without(&hard(spec, site), &unnamed).0;
@@ -579,7 +579,7 @@ fn requests(spec: &mut JobSpec, list: &str, site: &Site) -> Result<(), String> {
             }
             list
         };
-        // What a list names by a name of its own stays.
+        // A request that a list names by another name stays.
         let with_unnamed = |old: &[GresAsk], per: Per| {
             let unnamed = |gres: &&GresAsk| complex_of(gres, per, site).is_none();
             let mut all = of(per);

@@ -1,7 +1,7 @@
-//! Verifiers: programs of a site's that see each submission and each change of a job before the controller does, and
-//! accept, change or refuse it. Here is what runs job_submit.lua in a process of its own ([`process`]), the messages
-//! between that and the controller ([`message`]), jobs as parameters of Grid Engine's verifiers ([`jsv`]), and the fields of a job by Slurm's names ([`fields`]). Who may do what is
-//! not decided here: the controller checks what comes back like what a user sent.
+//! Verifiers: programs of a site's that see each submission and each change of a job before the controller does, and accept,
+//! change or refuse it. This crate runs job_submit.lua in a process of its own ([`process`]), and has the messages between that
+//! and the controller ([`message`]), jobs as parameters of Grid Engine's verifiers ([`jsv`]), and the fields of a job by Slurm's
+//! names ([`fields`]). Rights are not checked here: the controller checks a verifier's changes like a user's request.
 
 pub mod description;
 pub mod fields;

@@ -1,5 +1,5 @@
 //! A Lua machine with job_submit.lua in it: the global `slurm`, the tables that its functions get, and bounds on time and
-//! memory. It does no I/O of its own; what it says and asks for goes by [`Host`].
+//! memory. It does no I/O of its own; its lines and questions go by [`Host`].
 
 mod cli_filter;
 mod constants;
@@ -28,7 +28,7 @@ const GRACE: Duration = Duration::from_millis(500);
 /// Time for what the file does when it is loaded.
 const LOAD_LIMIT: Duration = Duration::from_secs(5);
 
-/// What a script says and asks for goes to the controller by this.
+/// The connection of a script to the controller, for its lines and questions.
 pub trait Host {
     /// A line for the log.
     fn log(&self, level: Level, text: &str);
@@ -38,7 +38,7 @@ pub trait Host {
     fn give_up(&self) -> !;
 }
 
-/// What functions that the script calls share.
+/// State that the functions share that a script calls.
 struct Shared {
     host: Rc<dyn Host>,
     /// When the call that runs must be over.
@@ -46,7 +46,7 @@ struct Shared {
     time_limit: Duration,
     lines: RefCell<Vec<String>>,
     logged: Cell<usize>,
-    /// Bytes that the script may use, beside what it is given.
+    /// Bytes that the script may use, beside those of its arguments.
     memory: usize,
     /// Bytes of what this call was given: lists that it asked for.
     given: Cell<usize>,
@@ -255,7 +255,7 @@ impl Script {
                 ..Verdict::default()
             },
         };
-        // What is left of this call is not the next one's to pay for.
+        // The rest of this call's memory is not charged to the next one.
         let _ = self.lua.gc_step();
         Verdict { lines, ..verdict }
     }
@@ -306,7 +306,7 @@ fn formatted(format: &Function, arguments: MultiValue) -> mlua::Result<String> {
 fn said(error: &mlua::Error) -> String {
     let text = match error {
         mlua::Error::CallbackError { cause, traceback } => {
-            // What a function of ours complains about has no place of its own.
+            // An error of a function of ours has no place of its own.
             let place = traceback.lines().find(|line| line.contains(".lua:"));
             let place = place.map_or("", |line| line.trim());
             let place = place.split(": in ").next().unwrap_or_default();

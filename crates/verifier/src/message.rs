@@ -12,9 +12,9 @@ use muster_proto::frame::Message;
 
 /// Bytes of the longest job_submit.lua.
 pub const SOURCE_BYTES_MAX: usize = 4 << 20;
-/// Lines for the user that one verification may have; what is more is left out.
+/// Lines for the user that one verification may have; more are left out.
 pub const USER_LINES_MAX: usize = 64;
-/// Lines for the log that one verification may have; what is more is left out.
+/// Lines for the log that one verification may have; more are left out.
 pub const LOG_LINES_MAX: usize = 100;
 /// Bytes of a line for the user or for the log.
 pub const LINE_BYTES_MAX: usize = 4 << 10;
@@ -28,12 +28,12 @@ pub enum Order {
     /// A submission or a change of a job.
     #[n(1)]
     Verify(#[n(0)] Box<Subject>),
-    /// What was asked for.
+    /// The data that the script asked for.
     #[n(2)]
     Answer(#[n(0)] Answer),
 }
 
-/// What a process runs, and within what bounds.
+/// The program of a process, and its bounds.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub struct Load {
     /// The script's file.
@@ -54,10 +54,10 @@ pub struct Load {
     pub cluster: String,
 }
 
-/// What is to be verified.
+/// A request to be verified.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub struct Subject {
-    /// Who asks.
+    /// The user that asks.
     #[n(0)]
     pub uid: u32,
     /// The name of that user.
@@ -154,7 +154,7 @@ pub enum Value {
     ),
 }
 
-/// What a script looks at besides the job, when it does.
+/// The data that a script reads besides the job, when it does.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub enum Question {
     /// The partitions that the user may use.
@@ -251,13 +251,13 @@ pub enum Report {
     Verdict(#[n(0)] Box<Verdict>),
 }
 
-/// What a verifier says of a request.
+/// A verifier's answer to a request.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
 pub struct Verdict {
     /// Why it did not come to an end: the script has an error, or took too long.
     #[n(0)]
     pub failed: Option<String>,
-    /// What the function returned: 0 accepts.
+    /// The value that the function returned: 0 accepts.
     #[n(1)]
     pub code: i64,
     /// Lines for the user.

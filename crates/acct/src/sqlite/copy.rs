@@ -20,7 +20,7 @@ use std::path::Path;
 /// How far a copy is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
-    /// What is copied now.
+    /// The current stage.
     pub stage: Stage,
     /// The key of the last row of the stage that is copied.
     pub row: i64,
@@ -28,7 +28,7 @@ pub struct Copied {
     pub number: i64,
 }
 
-/// What is copied, in this order.
+/// The stages of a copy, in this order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stage {
     /// Nothing is copied yet.
@@ -40,7 +40,7 @@ pub enum Stage {
     Events,
     /// Changes of accounting's records.
     Transactions,
-    /// Sums of what was used.
+    /// Sums of use.
     Used,
     /// Sums of times in which nodes were out of service.
     Out,
@@ -67,7 +67,7 @@ pub struct Rows {
     pub events: Vec<(i64, NodeEvent)>,
     /// Changes of accounting's records.
     pub transactions: Vec<LoggedTransaction>,
-    /// Sums of what was used.
+    /// Sums of use.
     pub used: Vec<(i64, UsedSum)>,
     /// Sums of outages.
     pub out: Vec<(i64, OutSum)>,
@@ -86,7 +86,7 @@ pub struct Gone {
     pub events: BTreeSet<i64>,
     /// Changes of accounting's records.
     pub transactions: BTreeSet<i64>,
-    /// Sums of what was used.
+    /// Sums of use.
     pub used: BTreeSet<i64>,
     /// Sums of outages.
     pub out: BTreeSet<i64>,
@@ -94,7 +94,7 @@ pub struct Gone {
     pub reservations: BTreeSet<i64>,
 }
 
-/// What was used in an hour, a day or a month. Amounts are milliseconds times what there was of it.
+/// The use in an hour, a day or a month. Amounts are milliseconds times the amount of the resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsedSum {
     /// `hour`, `day` or `month`, of UTC.
@@ -328,7 +328,7 @@ impl Selection<'_> {
         let entries = entries.collect::<rusqlite::Result<Vec<_>>>()?;
         let (mut reached, mut seen) = (None, BTreeSet::new());
         for (number, written) in entries {
-            // What is read is as it is now, so that once is enough.
+            // Rows are read as they are now, so that once is enough.
             if let Some(written) = written.filter(|written| seen.insert(*written)) {
                 self.read(written)?;
             }

@@ -49,7 +49,7 @@ pub struct ImportMark {
     pub since_s: u64,
 }
 
-/// What one call wrote.
+/// The counts of one call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
     /// Runs that were not there.
@@ -92,7 +92,7 @@ impl Importer {
     /// # Errors
     /// The file is not there, or is another's, or of another release.
     pub fn open(path: &Path, source: &str) -> Result<Importer, StoreError> {
-        // What is not there is not made.
+        // A file that is not there is not made.
         drop(open_read_only(path)?);
         let failed = |source| StoreError::Open {
             path: path.to_owned(),
@@ -519,7 +519,7 @@ impl RowWriter<'_> {
     pub(super) fn put_step(&self, row: i64, step: &AcctStep) -> Result<(), StoreError> {
         let line = cut(&step.submit_line, step_line_max(step.step));
         let usage = step.usage.clone();
-        // What has columns of its own is not stored twice.
+        // Values with columns of their own are not stored twice.
         let rest = usage.clone().map(|usage| Usage {
             user_us: 0,
             system_us: 0,

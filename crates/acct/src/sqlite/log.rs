@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 /// Entries after which the log is given up: nobody reads it, and a copy begins anew.
 const ENTRIES_MAX: i64 = 20_000_000;
 
-/// What an entry is about.
+/// The subject of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Written {
     /// A run, by its row.
@@ -23,7 +23,7 @@ pub(super) enum Written {
     NodeEvent(i64),
     /// A change of accounting's records.
     Transaction(i64),
-    /// A sum of what was used.
+    /// A sum of use.
     Used(i64),
     /// A sum of outages.
     Out(i64),

@@ -10,7 +10,7 @@ use muster_model::time::Timestamp;
 use muster_proto::acct::JobTextKind;
 use std::collections::HashMap;
 
-/// What to write. Parts do not depend on each other except that runs come first.
+/// Rows to be written. Parts do not depend on each other except that runs come first.
 #[derive(Default)]
 pub(super) struct Plan<'a> {
     /// Runs by key.
@@ -41,7 +41,7 @@ pub(super) struct Plan<'a> {
 pub(super) struct JobWrite<'a> {
     pub(super) row: i64,
     pub(super) job: &'a JobRow,
-    /// What was asked for may be new too.
+    /// The request may be new too.
     pub(super) whole: bool,
     /// Stored steps and suspensions of the run are of a launch that failed.
     pub(super) fresh: bool,

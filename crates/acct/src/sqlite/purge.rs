@@ -1,6 +1,6 @@
-//! Removing what is older than a site keeps it: beside the controller, a part at a time, each in a short transaction of its own,
-//! which the controller's own wait for. Sums of what was used stay, until they are purged themselves; what is not over is not
-//! purged.
+//! Removing rows that are older than a site keeps them: beside the controller, a part at a time, each in a short transaction of
+//! its own, which the controller's own wait for. Sums of use stay, until they are purged themselves; rows that are not over are
+//! not purged.
 
 use super::job_text;
 use super::log::{self, Written};
@@ -16,7 +16,7 @@ use std::time::Duration;
 /// How long to wait while the controller writes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What is purged, each by its own age.
+/// The kinds of rows that are purged, each by its own age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Purged {
     /// Times in which nodes were out of service.
@@ -29,7 +29,7 @@ pub enum Purged {
     Suspensions,
     /// Changes of accounting's records.
     Transactions,
-    /// Sums of what was used.
+    /// Sums of use.
     Usage,
     /// Times of reservations.
     Reservations,
@@ -88,7 +88,7 @@ pub enum RowKey {
     Suspension(i64, i64),
     /// A change of accounting's records.
     Transaction(i64),
-    /// A sum of what was used.
+    /// A sum of use.
     Used(i64),
     /// A sum of outages.
     Out(i64),
@@ -124,7 +124,7 @@ impl Purger {
     /// # Errors
     /// The file is not there, or is another's, or of another release.
     pub fn open(path: &Path) -> Result<Purger, StoreError> {
-        // What is not there is not made.
+        // A file that is not there is not made.
         drop(open_read_only(path)?);
         let failed = |source| StoreError::Open {
             path: path.to_owned(),
@@ -227,7 +227,7 @@ impl Purger {
         for length in Length::ALL {
             let sql =
                 format!("SELECT id FROM {table} WHERE length = ?1 AND begin_ms < ?2 LIMIT ?3");
-            // What begins before the one that the time is in has ended by then.
+            // A sum that begins before the one that the time is in has ended by then.
             let from = length.begin(before);
             let found = self.numbers(&sql, (super::rollup::length_key(length), from, most), key)?;
             if !found.is_empty() {
@@ -417,7 +417,7 @@ fn note_purged(connection: &Connection, key: RowKey) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// What the log says of a row that is gone.
+/// The log's key of a row that is gone.
 fn written(key: RowKey) -> Written {
     match key {
         RowKey::Event(id) => Written::NodeEvent(id),

@@ -302,7 +302,7 @@ pub(super) fn bytes_of(job: &AcctJob) -> usize {
     own + FIXED_BYTES + job.steps.iter().map(step).sum::<usize>()
 }
 
-/// What a run is shown as.
+/// A run as it is shown.
 struct ShownRun {
     job: AcctJob,
     /// Tasks of an array's record, each of which is shown as a job of its own; none where the run is shown as it is.
@@ -332,7 +332,7 @@ impl Pages<'_> {
     fn add(&mut self, id: JobId, shown: ShownRun) -> ControlFlow<()> {
         match self.held.replace((id, shown)) {
             Some((before, shown)) if self.duplicates || before != id => self.give(shown),
-            // What it was before it was made smaller is part of the same run.
+            // The run before it was made smaller is part of the same run.
             Some((_, shown)) if shown.job.resized => self.give(shown),
             Some(_) | None => ControlFlow::Continue(()),
         }
@@ -572,7 +572,7 @@ impl Search<'_> {
         was
     }
 
-    /// What a run is shown as: itself; for an array's record, its tasks together or those that were asked for, if any is left.
+    /// A run as it is shown: itself; for an array's record, its tasks together or the selected ones, if any is left.
     fn shown(&mut self, run: &RawJob<'_>, tasks: &Tasks) -> Result<Option<ShownRun>, StoreError> {
         let mut job = self.records.job(run)?;
         if !self.query.allocations_only {

@@ -1,4 +1,4 @@
-//! Rows for archives, and taking them back: what is there already stays as it is, so that to do it twice changes nothing.
+//! Rows for archives, and taking them back: rows that are there already stay as they are, so that to do it twice changes nothing.
 
 use super::import::{ImportedJob, RowWriter};
 use super::job_text;
@@ -198,7 +198,7 @@ impl RowReader<'_> {
     }
 }
 
-/// What came of rows of an archive.
+/// The result of taking back rows of an archive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
     /// Rows that were written.
@@ -209,7 +209,7 @@ pub struct Restored {
     pub alone: u64,
 }
 
-/// Takes rows back. Sums of what was used have runs that were purged: they are only changed by rows that are sums.
+/// Takes rows back. Sums of use have runs that were purged: they are only changed by rows that are sums.
 pub struct Restorer {
     connection: Connection,
     texts: Interned,
@@ -228,7 +228,7 @@ impl Restorer {
     /// # Errors
     /// The file is not there, or is another's, or of another release.
     pub fn open(path: &Path) -> Result<Restorer, StoreError> {
-        // What is not there is not made.
+        // A file that is not there is not made.
         drop(super::open_read_only(path)?);
         let failed = |source| StoreError::Open {
             path: path.to_owned(),
@@ -343,7 +343,7 @@ impl RowWriter<'_> {
         }
     }
 
-    /// What an insertion did, which the log gets.
+    /// The result of an insertion, which the log gets.
     fn outcome(
         &self,
         added: usize,

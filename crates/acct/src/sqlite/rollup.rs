@@ -1,5 +1,5 @@
-//! Sums of what was used, by hour, day and month. They are of runs that have ended and of outages that are over, and are changed in
-//! the transaction that writes these: at each of its ends they are what the rows give. What goes on still is added when it is asked
+//! Sums of use, by hour, day and month. They are of runs that have ended and of outages that are over, and are changed in the
+//! transaction that writes these: at each of its ends they equal the rows. Runs that are not over are added when a sum is asked
 //! for. Runs that are purged leave them as they are.
 
 use super::log::{self, Written};
@@ -22,7 +22,7 @@ pub(super) const COLUMNS: &str =
     "account, uid, owner, wckey, eligible_ms, start_ms, end_ms, suspended_ms,
      alloc_cpus, alloc_mem_mib, alloc_nodes, req_cpus, gres";
 
-/// Whose use: numbers of texts, 0 for no key.
+/// The user, account and key of a use: numbers of texts, 0 for no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Whose {
     pub(super) account: i64,
@@ -31,7 +31,7 @@ pub(super) struct Whose {
     pub(super) wckey: i64,
 }
 
-/// What of a run's row says how much it used.
+/// The parts of a run's row that its use follows from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) whose: Whose,
@@ -102,7 +102,7 @@ impl Run {
         })
     }
 
-    /// What it used in a time, by now.
+    /// Its use in a time, by now.
     pub(super) fn within(&self, from: i64, to: i64, now: i64) -> Amounts {
         let end = if self.end == OPEN { now } else { self.end };
         let ran = self.start.map_or(0, |start| {
@@ -137,7 +137,7 @@ impl Run {
     }
 }
 
-/// What identifies a row of `used`.
+/// The key of a row of `used`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct UsedKey {
     length: Length,
@@ -231,7 +231,7 @@ impl Rollup {
         }
     }
 
-    /// Whether it is time to write what is held.
+    /// Whether it is time to write the held sums.
     fn is_full(&self) -> bool {
         self.used.len() + self.out.len() > HELD_MAX
     }
@@ -322,7 +322,7 @@ fn ended(connection: &Connection, row: i64) -> Result<Option<Run>, StoreError> {
     Ok(run)
 }
 
-/// Makes the sums of a store whose rows an earlier release has written. Only what it needs of the rows is held in memory.
+/// Makes the sums of a store whose rows an earlier release has written. Only the needed columns are held in memory.
 pub(super) fn begin(connection: &Connection) -> Result<(), StoreError> {
     let mut texts = Interned::default();
     let mut rollup = Rollup::default();

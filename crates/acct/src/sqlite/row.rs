@@ -8,7 +8,7 @@ use muster_model::job::{ExitStatus, JobState};
 use muster_model::spec::StdioSpec;
 use muster_model::time::{TimeLimit, Timestamp};
 
-/// Columns of `job` that say what was asked for, after `row`.
+/// Columns of `job` for the request, after `row`.
 pub(super) const ASKED: &[&str] = &[
     "array_id",
     "array_index",
@@ -212,7 +212,7 @@ pub(super) struct Owner {
     pub(super) group: String,
 }
 
-/// What many jobs share and nobody filters by.
+/// Values that many jobs share and that no query filters by.
 #[derive(Encode, Decode)]
 pub(super) struct Context {
     #[n(0)]
@@ -232,7 +232,7 @@ pub(super) struct Context {
     #[n(6)]
     #[cbor(default)]
     pub(super) req_gres: Vec<(String, u64)>,
-    /// What a job of the Grid Engine commands asked for, under the names of `model::grid_engine`.
+    /// The requests of a job of the Grid Engine commands, under the names of `model::grid_engine`.
     #[n(7)]
     #[cbor(default)]
     pub(super) grid_engine: Vec<(String, String)>,

@@ -76,7 +76,7 @@ CREATE INDEX job_het ON job (het_id) WHERE het_id IS NOT NULL;
 /// Whether the run passed by others that waited; nothing where that was not known.
 const FORMAT_3: &str = "ALTER TABLE job ADD COLUMN backfilled INTEGER;";
 
-/// Who changed what of accounting's records.
+/// Changes of accounting's records, with their users.
 const FORMAT_4: &str = "
 CREATE TABLE txn (
     id INTEGER PRIMARY KEY, at_ms INTEGER NOT NULL, actor TEXT NOT NULL, action TEXT NOT NULL,
@@ -109,7 +109,7 @@ CREATE INDEX node_event_start ON node_event (node, start_ms);
 CREATE INDEX txn_at ON txn (at_ms, id);
 ";
 
-/// What was used, by hour, day and month ([`super::rollup`]).
+/// Use, by hour, day and month ([`super::rollup`]).
 const FORMAT_7: &str = "
 CREATE TABLE used (
     id INTEGER PRIMARY KEY, length INTEGER NOT NULL, begin_ms INTEGER NOT NULL,

@@ -1,4 +1,4 @@
-//! Reading what was used in a period: sums of what is over, and rows of what goes on.
+//! Reading the use in a period: sums of runs that are over, and rows of runs that go on.
 
 use super::records::owner_names;
 use super::rollup::{Amounts, COLUMNS, Run, Whose, length_key};
@@ -12,7 +12,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 use std::collections::BTreeMap;
 
-/// What is read of the sums of one account, user and key.
+/// The sums of one account, user and key, as read.
 #[derive(Default)]
 struct Sum {
     amounts: Amounts,

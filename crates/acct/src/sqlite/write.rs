@@ -141,7 +141,7 @@ pub(super) fn open_nodes(connection: &Connection) -> Result<HashMap<String, Open
     Ok(nodes.collect::<rusqlite::Result<_>>()?)
 }
 
-/// A transaction and what is remembered from one to the next.
+/// A transaction, and values that are remembered from one to the next.
 pub(super) struct Writer<'a> {
     pub(super) connection: &'a Connection,
     pub(super) texts: &'a mut Interned,
@@ -307,7 +307,7 @@ impl Writer<'_> {
             req_gres: asked_devices(&spec.ask, spec.ask.min_nodes),
             grid_engine: grid_engine_requests(spec),
         });
-        // What one submission says once is not kept in full for each task and each further run.
+        // Texts of a submission are not kept in full for each task and each further run.
         let repeats = job.array.is_some() || job.key.number > 0;
         let most = if repeats {
             REPEATED_BYTES_MAX
@@ -550,7 +550,7 @@ fn is_of_many(step: StepNo) -> bool {
     (256..=StepNo::COUNTED_MAX).contains(&step.0)
 }
 
-/// What is kept of a step's name.
+/// The kept part of a step's name.
 pub(super) fn step_name(step: StepNo, name: &str) -> &str {
     match is_of_many(step) {
         true => cut(name, MANY_STEPS_NAME_BYTES),
@@ -558,7 +558,7 @@ pub(super) fn step_name(step: StepNo, name: &str) -> &str {
     }
 }
 
-/// What is kept of a step's list of nodes: whole names, so that it is still a list.
+/// The kept part of a step's list of nodes: whole names, so that it is still a list.
 pub(super) fn step_nodes(step: StepNo, list: &str) -> Cow<'_, str> {
     if !is_of_many(step) || list.len() <= MANY_STEPS_NODES_BYTES {
         return Cow::Borrowed(list);
@@ -574,7 +574,7 @@ pub(super) fn step_nodes(step: StepNo, list: &str) -> Cow<'_, str> {
         .map_or("", |(_, after)| after);
     match after.is_empty() || after.starts_with(',') {
         true => Cow::Owned(format!("{kept}]")),
-        // What follows is part of the names.
+        // The rest is part of the names.
         false => Cow::Borrowed(kept[..open].rfind(',').map_or("", |comma| &kept[..comma])),
     }
 }
@@ -607,7 +607,7 @@ fn bind_step_end(binder: &mut Binder<'_, '_>, end: Option<&StepEnd>) -> rusqlite
         }
         return Ok(());
     };
-    // What has columns of its own is not stored twice.
+    // Values with columns of their own are not stored twice.
     let mut rest = end.usage.clone();
     (rest.user_us, rest.system_us, rest.max_rss_kib) = (0, 0, 0);
     binder.bind(state_key(end.state))?;
@@ -626,7 +626,7 @@ fn devices(alloc: &Allocation) -> Option<Vec<u8>> {
     (!sums.is_empty()).then(|| cbor(&sums))
 }
 
-/// What a job of the Grid Engine commands asked for.
+/// The requests of a job of the Grid Engine commands.
 fn grid_engine_requests(spec: &JobSpec) -> Vec<(String, String)> {
     let kept = |name: &&str| {
         let text = grid_engine::value(spec, name)?;

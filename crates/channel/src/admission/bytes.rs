@@ -1,5 +1,5 @@
 //! Bytes that a daemon keeps for users, such as requests that have not come whole and answers that nobody has read. They are
-//! counted by user and for all. However many users take what they can get, another gets some.
+//! counted by user and for all. However many users take as much as they can get, another gets some.
 
 #[cfg(feature = "tokio")]
 use std::pin::pin;

@@ -37,7 +37,7 @@ impl<T, U: Clone + Ord + Hash> FairQueue<T, U> {
         self.order.is_empty()
     }
 
-    /// What waits, and whose it is.
+    /// The waiting items, with their users.
     pub fn waiting(&self) -> impl Iterator<Item = (&U, &T)> {
         let of = |uid| self.users.get(uid).map(|user| (uid, user));
         let users = self.order.iter().filter_map(move |(_, uid)| of(uid));

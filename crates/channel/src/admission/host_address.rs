@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-/// What of an address names a host: an address of IPv4, or the first 64 bits of one of IPv6, of which a host has as many as it
-/// likes. This host is one, whatever address it takes.
+/// The part of an address that names a host: an address of IPv4, or the first 64 bits of one of IPv6, of which a host has as
+/// many as it likes. This host is one, whatever address it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostAddress(IpAddr);
 

@@ -9,7 +9,7 @@ const LINES_MAX: u32 = 20;
 /// The interval.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// What was logged lately.
+/// Recently logged refusals.
 #[derive(Debug, Default)]
 pub struct Refusals {
     since: Option<Instant>,
@@ -18,7 +18,7 @@ pub struct Refusals {
 }
 
 impl Refusals {
-    /// What is to be logged about a refusal.
+    /// The line to be logged about a refusal.
     pub fn line(&mut self, from: SocketAddr, why: &str, now: Instant) -> Option<String> {
         let begins = self.since.is_none_or(|since| now - since >= EVERY);
         let before = match begins {

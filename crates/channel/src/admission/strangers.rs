@@ -36,7 +36,7 @@ pub struct Strangers {
     of_address: HashMap<IpAddr, BTreeMap<StrangerId, ()>>,
     /// How many each network has.
     of_network: HashMap<HostAddress, usize>,
-    /// Those that have shown a credential.
+    /// Connections that have shown a credential.
     credible: HashSet<StrangerId>,
 }
 

@@ -1,4 +1,4 @@
-//! What each change of accounting's records does.
+//! The effect of each change of accounting's records.
 
 use crate::event::{AccountsChange, RecordChange};
 use muster_model::account_limits::Scope;
@@ -188,7 +188,7 @@ fn assign(
             }
             next(terms);
         }
-        // What was added last comes first in lists: so the first of several partitions does.
+        // The newest comes first in lists: so the first of several partitions does.
         let parts = user.partitions.values_mut();
         parts.for_each(|parts| parts.values_mut().rev().for_each(&mut *next));
     }

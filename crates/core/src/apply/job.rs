@@ -1,5 +1,5 @@
-//! What each event does to one record of the queue. The same code runs when a decision looks ahead over the events
-//! it has made so far (`decide::draft`) and when they are applied.
+//! The effect of each event on one record of the queue. The same code runs when a decision looks ahead over the
+//! events it has made so far (`decide::draft`) and when they are applied.
 
 use crate::event::{Event, JobChange};
 use crate::transition::{move_of, next_phase};
@@ -220,7 +220,7 @@ fn apply_change(job: &mut Job, change: &JobChange, at: Timestamp) {
             )
         }
         JobChange::Hold { hold, priority } => {
-            // One that has started keeps what it has, and whether that was set.
+            // A job that has started keeps its priority, and whether that was set.
             let is_kept = *priority > 0 && *priority == job.priority;
             job.hold = *hold;
             job.priority = *priority;
@@ -276,7 +276,7 @@ fn apply_change(job: &mut Job, change: &JobChange, at: Timestamp) {
             job.spec = spec.clone();
             if *hold {
                 (job.hold, job.priority) = (Hold::User, 0);
-                // What can never start stays so, whatever else held it: once released nothing would tell it again.
+                // A job that can never start keeps that reason, whatever else held it: once released no event would set it again.
                 if job.reason != Reason::DependencyNeverSatisfied {
                     job.reason = Reason::ReservationDeleted;
                 }
@@ -446,7 +446,7 @@ fn was_stopped(job: &Job) -> bool {
 }
 
 /// Adds the time for which a job was suspended: at least a millisecond, also where the clock was set back, since nodes that
-/// connect are ordered to let go on what was ever suspended.
+/// connect are ordered to resume each job that was ever suspended.
 fn end_suspension(job: &mut Job, at: Timestamp) {
     if let Some(since) = job.suspend_time.take() {
         let suspended_ms = at.since_ms(since).max(1);
@@ -520,7 +520,7 @@ fn end_step(job: &mut Job, step: StepNo, end: &StepEnd) {
             job.exit = end.exit;
         }
     } else if step < StepNo::INTERACTIVE && !was_stopped(job) {
-        // What ended with the job says nothing of how its steps fared.
+        // Steps that ended with the job do not count for its derived exit status.
         job.derived_exit = job.derived_exit.max(end.exit);
     }
 }

@@ -1,4 +1,4 @@
-//! What each event does to one node.
+//! The effect of each event on one node.
 
 use super::future;
 use crate::event::{Event, NodeChange};

@@ -1,5 +1,5 @@
-//! What sacctmgr changes: accounts, users with their associations, and QOS. The commands say what shall be; here it is
-//! checked against what there is.
+//! Edits of sacctmgr: accounts, users with their associations, and QOS. The commands name the wanted state; here it is
+//! checked against the current one.
 
 mod accounts;
 mod clusters;
@@ -63,7 +63,7 @@ pub(super) fn edit(
     let changed = u32::try_from(changes.len()).unwrap_or(u32::MAX);
     if !changes.is_empty() {
         let at = draft.now;
-        // What users note about their own jobs is in the records of these.
+        // The notes of users about their own jobs are in the records of these.
         let is_own_note = matches!(edit.ask, AccountsAsk::NoteJobs(_))
             && !access::may(draft.state, identity, AccessRequest::AdminComment);
         let edit = &names::folded(&draft.state.accounts, edit);

@@ -470,8 +470,8 @@ pub(super) fn check_constraint(
     }
 }
 
-/// What a job requires is looked at with each alternative of what it prefers, and counts of both come together. What cannot be
-/// read is the scheduler's matter.
+/// The required features are checked with each alternative of the preferred ones, and counts of both come together. The
+/// scheduler handles expressions that cannot be read.
 fn check_alternatives(ask: &ResourceAsk) -> Result<(), Refusal> {
     let read = |text: &Option<String>| {
         let text = text.as_deref().filter(|text| !text.is_empty());
@@ -500,7 +500,7 @@ fn check_alternatives(ask: &ResourceAsk) -> Result<(), Refusal> {
 /// A sign of a constraint that has nothing on one of its sides.
 fn lonely_sign(constraint: &str) -> Option<char> {
     let is_sign = |c: char| matches!(c, '&' | '|' | ',');
-    // What stands before: nothing at first, and after what opens a group.
+    // The position before a name: the beginning, or the start of a group.
     let mut joined = false;
     let mut last = None;
     for c in constraint.chars().filter(|c| !c.is_whitespace()) {
@@ -547,7 +547,7 @@ fn check_devices(state: &State, ask: &ResourceAsk) -> Result<(), Refusal> {
             ),
         ));
     }
-    // What one node must have at least.
+    // The devices that one node must have at least.
     let of_node = (ask.gres.iter().cloned())
         .chain(devices.per_task.iter().cloned())
         .chain(devices.per_socket.iter().map(|g| {
@@ -586,7 +586,7 @@ fn check_devices(state: &State, ask: &ResourceAsk) -> Result<(), Refusal> {
     })
 }
 
-/// Who has CPUs next to devices only can have no more of a node than are next to so many of its devices.
+/// A job with CPUs next to devices only can have no more of a node than are next to that many of its devices.
 fn check_binding(
     state: &State,
     partitions: &[&PartitionConfig],
@@ -601,7 +601,7 @@ fn check_binding(
         DeviceBinding::Preferred => of_site("ENFORCE_BINDING_GRES"),
         DeviceBinding::Disabled => false,
     };
-    // What else asks for devices may get any number of a node's.
+    // Other requests for devices may get any number of a node's.
     if !is_enforced || ask.gres.is_empty() || ask.overcommit {
         return Ok(());
     }

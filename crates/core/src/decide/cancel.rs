@@ -120,7 +120,7 @@ fn for_selection(
             if draft.is_full() {
                 break;
             }
-            // What is being ended already is not what a filter means.
+            // A filter does not select jobs that are being ended already.
             if act(draft, item).is_ok() {
                 tally.done();
             }
@@ -134,7 +134,7 @@ fn for_selection(
     Ok(Some(tally.reply()))
 }
 
-/// What of a selection's targets was looked at: each record is, once, however often targets name it.
+/// The records of a selection's targets that were looked at, each once, however often targets name it.
 struct Chosen<'a> {
     filter: Filter<'a>,
     /// Targets that were seen.
@@ -158,7 +158,7 @@ impl<'a> Chosen<'a> {
         }
     }
 
-    /// Counts what was looked at.
+    /// Counts records that were looked at.
     fn charge(&mut self, count: u64) -> Result<(), Refusal> {
         let left = self.left.checked_sub(count);
         self.left = left.ok_or_else(|| {
@@ -171,7 +171,7 @@ impl<'a> Chosen<'a> {
     }
 }
 
-/// What one request may have looked at, however few jobs there are: as many targets as it can have, of one task each.
+/// The records that one request may have looked at, however few jobs there are: as many targets as it can have, of one task each.
 const LOOKED_AT_LEAST: u64 = 4 * QUERY_ITEMS_MAX as u64;
 
 fn act_on_target<'a>(
@@ -204,7 +204,7 @@ fn act_on_target<'a>(
     }
     let before = draft.looked_at();
     let items = target::resolve(draft, wanted);
-    // What names nothing has cost as much.
+    // A target that names no job has cost as much.
     chosen.charge(1 + draft.looked_at() - before)?;
     let items = match items {
         Ok(items) => items,

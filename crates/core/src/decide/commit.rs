@@ -70,7 +70,7 @@ pub(super) fn commit(draft: &mut Draft<'_>, plan: Plan) {
     }
 }
 
-/// Starts a job if it can have what was planned for it, with less time than it has if that is said.
+/// Starts a job if it can have its planned allocation, with a shorter time limit if the plan has one.
 fn start(draft: &mut Draft<'_>, planned: PlannedStart, shorter: Option<TimeLimit>) {
     let Some(job) = draft.job(planned.job) else {
         return;
@@ -116,7 +116,7 @@ fn limit_by_deadline(job: &Job, now: Timestamp) -> Option<TimeLimit> {
     (limit < job.time_limit).then_some(limit)
 }
 
-/// The job gets what was planned for it; all checks are passed.
+/// The job gets its planned allocation; all checks are passed.
 pub(super) fn begin(draft: &mut Draft<'_>, id: JobId, alloc: Allocation) {
     let now = draft.now;
     if let Some(limit) = draft.job(id).and_then(|job| limit_by_deadline(job, now)) {
@@ -374,7 +374,7 @@ pub(super) fn share_fits(
     if !node.is_usable() || share.cpus.is_empty() || !users_agree(draft, job, node, alloc) {
         return false;
     }
-    // Who is stopped does not use the node.
+    // A suspended job does not use the node.
     let others = || {
         let jobs = node.jobs.iter().filter_map(|id| draft.job(*id));
         jobs.filter(|job| !job.cpus_released_by_preemption)
@@ -389,7 +389,7 @@ pub(super) fn share_fits(
         && config.is_some_and(|c| c.spec_by_job)
         && alloc.exclusive
     {
-        // What the system keeps there is the job's to say.
+        // The job chooses the CPUs that the system keeps there.
         free.to_mut().union_with(&node.config.spec_cpus);
     }
     if !free.is_superset(&share.cpus) && !may_share(node, share, alloc, others()) {

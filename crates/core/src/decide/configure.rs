@@ -11,7 +11,7 @@ use muster_model::node::Node;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Takes it over, unless it is what is in force already.
+/// Takes it over, unless it is in force already.
 pub(super) fn configure(draft: &mut Draft<'_>, config: &Arc<ClusterConfig>, keep: KeptPartitions) {
     let state = draft.state;
     let partitions = match (&state.config, keep) {
@@ -57,7 +57,7 @@ fn with_states(state: &State, config: &ClusterConfig) -> Vec<PartitionConfig> {
     partitions
 }
 
-/// The partitions as they are now where the file says what it said before, and as the file says where it changed.
+/// The partitions as they are now where the file is unchanged, and as in the file where it has changed.
 fn merged(state: &State, before: &ClusterConfig, config: &ClusterConfig) -> Vec<PartitionConfig> {
     let line = |config: &ClusterConfig, name: &str| {
         let mut lines = config.partitions.iter();

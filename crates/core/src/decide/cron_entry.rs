@@ -1,4 +1,4 @@
-//! Entries of crontabs that jobs are of: when they run next, and what is noted in the table.
+//! Entries of crontabs that jobs are of: their next runs, and the notes in the table.
 
 use super::draft::Draft;
 use crate::event::Event;

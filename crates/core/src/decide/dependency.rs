@@ -27,7 +27,7 @@ pub(super) enum Outcome {
     Never,
 }
 
-/// What has changed of that for which a job waits.
+/// The change on which a waiting job is checked again.
 enum Changed<'a> {
     /// Anything may have.
     All,
@@ -239,7 +239,7 @@ pub(super) fn split_decided_tasks(draft: &mut Draft<'_>, id: JobId) {
             }
         }
     }
-    // Those that are left have no counterpart.
+    // The tasks that are left have no counterpart.
     settle(draft, id, &Changed::All);
 }
 
@@ -334,7 +334,7 @@ fn find_dependents(
 }
 
 /// Tasks `indices` of array `target` are over: if `dependent` is an array's record that waits for its counterparts
-/// there, the tasks in question get records of their own, since what is decided for one is not for the others.
+/// there, the tasks in question get records of their own, since a decision for one does not hold for the others.
 fn split_correlated(draft: &mut Draft<'_>, dependent: JobId, target: JobId, indices: &IndexSet) {
     let waits = draft.job(dependent).is_some_and(|job| {
         job.phase() == Phase::Pending
@@ -395,7 +395,7 @@ fn is_live(draft: &Draft<'_>, id: JobId, name: &str) -> bool {
         .is_some_and(|job| !job.is_over() && job.spec.name == name)
 }
 
-/// What several conditions of a job may have in common, looked at once.
+/// Data that several conditions of a job may have in common, looked up once.
 #[derive(Default)]
 struct OutcomeCache {
     singleton: OnceCell<Outcome>,

@@ -33,15 +33,15 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The state and what was decided on it so far.
+/// The state and the events that were decided on it so far.
 pub(super) struct Draft<'a> {
     /// The state before the decision.
     pub(super) state: &'a State,
     /// The time of the decision.
     pub(super) now: Timestamp,
-    /// What was decided on it so far, by [`Draft::emit`] alone.
+    /// Decided so far, by [`Draft::emit`] alone.
     pub(super) events: Vec<Event>,
-    /// What may still be written, where that has bounds.
+    /// The bytes that may still be written, where they have bounds.
     budget: Option<EventBudget>,
     /// See [`Draft::looked_at`].
     looked_at: Cell<u64>,
@@ -59,7 +59,7 @@ pub(super) struct Draft<'a> {
     tasks: BTreeMap<(JobId, u32), JobId>,
     /// Records that started or came to their end: others may wait for that.
     pub(super) changed: BTreeSet<JobId>,
-    /// Records that came by this draft and wait for others, by what they wait for.
+    /// Records that came by this draft and wait for others, by the jobs that they wait for.
     pub(super) new_dependents: BTreeMap<JobId, BTreeSet<JobId>>,
     /// Use of limits by the starts of this draft.
     pub(super) limits: BTreeMap<Scope, InUse>,
@@ -120,14 +120,14 @@ impl<'a> Draft<'a> {
         self.state.scale.as_ref()
     }
 
-    /// Bounds what is written from now on: see [`Draft::end_bounds`].
+    /// Bounds the events that are written from now on: see [`Draft::end_bounds`].
     pub(super) fn begin_bounds(&mut self, bounds: EventBounds) {
         let nodes = self.state.nodes.len() as u64;
         let records = self.state.queue_size.total().saturating_add(nodes);
         self.budget = Some(EventBudget::new(bounds, records));
     }
 
-    /// Whether what is decided is refused since it is too much. Events are not kept any more: the caller may stop.
+    /// Whether the decision is refused since it has too many events. Events are not kept any more: the caller may stop.
     pub(super) fn is_full(&self) -> bool {
         self.budget.as_ref().is_some_and(EventBudget::is_spent)
     }
@@ -142,7 +142,7 @@ impl<'a> Draft<'a> {
         self.looked_at.get()
     }
 
-    /// Counts what was looked at.
+    /// Counts records that were looked at.
     pub(super) fn look_at(&self, count: usize) {
         self.looked_at.set(self.looked_at.get() + count as u64);
     }
@@ -258,7 +258,7 @@ impl<'a> Draft<'a> {
         Some(out)
     }
 
-    /// Those of `tasks` that are in the record of array `base`. Costs as much as `tasks` has ranges and the result has.
+    /// The tasks of `tasks` that are in the record of array `base`. Costs as much as `tasks` has ranges and the result has.
     pub(super) fn pending_among(&self, base: JobId, tasks: &IndexSet) -> Option<IndexSet> {
         let (indices, left) = self.record_indices(base)?;
         let mut out = match tasks.len() {
@@ -550,7 +550,7 @@ impl<'a> Draft<'a> {
         let lowest = self.first_in_record(base);
         let left = self.left.entry(base).or_default();
         left.indices.insert(index);
-        // What was passed over to find it is not looked at again.
+        // Tasks that were passed over to find it are not looked at again.
         left.next = match lowest {
             Some(lowest) if lowest == index => index.saturating_add(1),
             Some(lowest) => lowest,

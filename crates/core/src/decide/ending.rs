@@ -118,7 +118,7 @@ pub(super) fn end(draft: &mut Draft<'_>, id: JobId, how: End) {
     let Some((part, phase)) = het else {
         return end_one(draft, id, how);
     };
-    // What cannot come back whole does not come back.
+    // A job that cannot come back whole does not come back.
     let how = if how.requeue.is_some() && !is_whole(draft, part) {
         End::new(JobState::NodeFail, how.reason)
     } else {
@@ -266,8 +266,8 @@ pub(super) fn lose_node(draft: &mut Draft<'_>, id: JobId, node: NodeIdx) {
     }
 }
 
-/// Nobody knows how the script of the job on that node has ended. Its steps, and what it has left, may go on there: the node
-/// ends them, and says when the job has left it. Gives the job's place there until then.
+/// It is not known how the script of the job on that node has ended. Its steps and other processes may go on there: the node
+/// ends them, and reports when the job has left it. Gives the job's place there until then.
 pub(super) fn lose_script(draft: &mut Draft<'_>, id: JobId, node: NodeIdx) -> Option<u32> {
     let job = draft.job(id)?;
     let position = position_on(job, node)?;
@@ -275,7 +275,7 @@ pub(super) fn lose_script(draft: &mut Draft<'_>, id: JobId, node: NodeIdx) -> Op
         Phase::Running | Phase::Suspended => {
             let lead = position == 0 && job.spec.kind == JobKind::Batch;
             let survives = job.spec.no_kill && !lead && job.nodes_held.len() > 1;
-            // What never began can begin again, whatever was asked for.
+            // A job that never began can begin again, whatever was asked for.
             let never_began = job.power_up.is_some() && job.spec.kind == JobKind::Batch;
             if never_began {
                 end(draft, id, End::requeue(Reason::NodeDown, false));
@@ -382,7 +382,7 @@ fn follow(draft: &mut Draft<'_>, id: JobId, place: HetPlace, phase: Phase, how: 
     }
 }
 
-/// What a job that ends held of nodes that sleep was never used.
+/// The sleeping nodes of a job that ends were never used.
 fn asleep_of(draft: &Draft<'_>, id: JobId) -> Vec<u32> {
     let Some(job) = draft.job(id).filter(|job| job.power_up.is_some()) else {
         return Vec::new();

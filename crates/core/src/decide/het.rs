@@ -124,7 +124,7 @@ fn of_component(refusal: Refusal, offset: u32) -> Refusal {
     Refusal::new(refusal.code, detail)
 }
 
-/// Refuses what is done to one component while it waits.
+/// Refuses changes of one component while the job waits.
 pub(super) fn require_started(job: &Job) -> Result<(), Refusal> {
     match job.het {
         Some(part) if !part.leads() && job.phase() == Phase::Pending => Err(not_whole(Some(part))),

@@ -173,7 +173,7 @@ fn raise_all(draft: &mut Draft<'_>, raised: &[JobId]) {
         if draft.is_full() {
             return;
         }
-        // Who has the same keeps the order of the numbers.
+        // Jobs of equal priority keep the order of the numbers.
         let by_rank = |a: &Ranked, b: &Ranked| (b.priority, a.id).cmp(&(a.priority, b.id));
         group.raised.sort_unstable_by(by_rank);
         group.others.sort_unstable_by(by_rank);
@@ -188,7 +188,7 @@ fn raise_all(draft: &mut Draft<'_>, raised: &[JobId]) {
     }
 }
 
-/// A job with what it is ordered by.
+/// A job with the values that order it.
 struct Ranked {
     id: JobId,
     /// Where priorities are worked out, the sum that they are made of, in thousandths.
@@ -198,12 +198,12 @@ struct Ranked {
 /// Pending jobs of one owner with the same partition, account and QOS.
 #[derive(Default)]
 struct Rivals {
-    /// Those that are put before the others.
+    /// The jobs that are put before the others.
     raised: Vec<Ranked>,
     others: Vec<Ranked>,
 }
 
-/// What jobs that are in each other's way have in common.
+/// The key of jobs that compete.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct RivalKey<'a> {
     uid: u32,
@@ -310,7 +310,7 @@ fn lower_others(draft: &mut Draft<'_>, group: &Rivals) {
     change_nice(draft, changes);
 }
 
-/// Adds to nice values, or takes away what was added.
+/// Adds to nice values, or takes away earlier additions.
 fn change_nice(draft: &mut Draft<'_>, changes: Vec<(JobId, i64)>) {
     let mut last: Option<(Arc<JobSpec>, i64, JobId)> = None;
     for (id, more) in changes {

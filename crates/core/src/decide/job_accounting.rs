@@ -5,7 +5,7 @@ use muster_model::config::ClusterConfig;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::spec::JobSpec;
 
-/// Account and QOS: the user's default account; what is enforced.
+/// Account and QOS: the user's default account; the enforced checks.
 pub(super) fn check_accounting(
     draft: &Draft<'_>,
     config: &ClusterConfig,

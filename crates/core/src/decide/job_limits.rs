@@ -12,7 +12,7 @@ use muster_model::time::{TimeLimit, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What a command adds to those whose limits jobs count for, beside what the state knows, and what it takes away.
+/// The additions of a command to the scopes whose limits jobs count for, beside the state's counts, and its reductions.
 #[derive(Clone, Default)]
 pub(super) struct Moved {
     come: BTreeMap<Scope, u32>,

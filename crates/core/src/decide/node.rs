@@ -162,7 +162,7 @@ fn register(draft: &mut Draft<'_>, idx: NodeIdx, info: &NodeInfo, present: &[Job
             continue;
         }
         match (job.phase(), ending::position_on(job, idx)) {
-            // What was being ended is gone.
+            // The job that was being ended is gone.
             (Phase::Completing | Phase::Requeueing, Some(position)) => {
                 ending::release(draft, id, position);
             }
@@ -244,7 +244,7 @@ fn batch_ended(
     if !matches!(phase, Phase::Running | Phase::Suspended) {
         return;
     }
-    // Who ends in the grace time without having got done made room, and may have another go.
+    // A job that ends in the grace time without being done made room, and may have another go.
     if let Some(job) = draft.job(id).filter(|j| j.grace_end().is_some())
         && !(exit.is_ok() || oom)
     {
@@ -364,7 +364,7 @@ enum LaunchFault {
     Job,
     /// The node's: the job is tried again, on other nodes if the node goes on like that.
     Node,
-    /// Nobody's who is known: users can use up what was lacking. The job is tried again, and the node stays in service.
+    /// No known side's: users can use up the missing resource. The job is tried again, and the node stays in service.
     Lack,
     /// The site's prolog says that the node is unfit.
     Prolog,
@@ -457,7 +457,7 @@ fn count_failure(draft: &mut Draft<'_>, idx: NodeIdx, error: &str) {
     }
 }
 
-/// What begins the reason of a node that has an older configuration than the controller.
+/// Beginning of the reason of a node that has an older configuration than the controller.
 const NOT_CONFIGURED: &str = "Configuration not applied";
 
 /// A node that cannot apply the configuration takes no jobs until it can; one that is drained for another reason stays so.

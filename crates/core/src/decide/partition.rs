@@ -59,7 +59,7 @@ fn has_value(state: &State, partition: &PartitionConfig, key: &str, value: &str)
         return partition.nodes.is_empty();
     }
     let mut same = partition.clone();
-    // What names a node that is there no more, for example.
+    // A value that names a node that is not there any more, for example.
     if set(state, &mut same, key, value).is_err() {
         return false;
     }
@@ -344,7 +344,7 @@ impl Pair<'_> {
             .map_err(|why| self.wrong(&format!("a list of hosts ({why})")))
     }
 
-    /// Who is denied something. `none` stays as it is, as with Slurm, which shows it: nobody is called so.
+    /// The denied users. `none` stays as it is, as with Slurm, which shows it: no user has that name.
     fn denied(&self) -> Vec<String> {
         match self.is("NONE") {
             true => vec!["none".to_owned()],

@@ -35,8 +35,8 @@ pub fn limit_reason(
     (ask.min_nodes as usize > partition.nodes.len()).then_some(Reason::PartitionConfig)
 }
 
-/// What of a job keeps it out of a partition, and may change while it waits, as may what the partition takes. The rest of
-/// [`access`] is about who puts it there, and from where.
+/// The reason that keeps a job out of a partition, by properties of both that may change while the job waits. The rest of
+/// [`access`] is about the user who puts it there, and from where.
 enum Bar<'a> {
     Account,
     Qos,
@@ -81,12 +81,12 @@ impl Bar<'_> {
     }
 }
 
-/// What keeps a job out of a partition by its account, its QOS there and whether it asks for a reservation.
+/// The reason that keeps a job out of a partition by its account, its QOS there and whether it asks for a reservation.
 fn bar<'a>(state: &'a State, spec: &'a JobSpec, partition: &PartitionConfig) -> Option<Bar<'a>> {
     let accounts = &state.accounts;
     let account = spec.account.as_deref();
     let is = |list: &[String]| account.is_some_and(|name| accounts.lists_account(list, name));
-    // Who is kept out is with all accounts under it.
+    // An account is kept out with all accounts under it.
     let is_under =
         |list: &[String]| account.is_some_and(|name| accounts.lists_account_or_above(list, name));
     let allowed = match partition.allow_accounts.as_slice() {
@@ -198,7 +198,7 @@ fn enforced(state: &State) -> EnforcePartLimits {
     config.map_or(EnforcePartLimits::No, |config| config.enforce_part_limits)
 }
 
-/// Those of some partitions that take a job: at least one, or each where `EnforcePartLimits=ALL`.
+/// The partitions of some that take a job: at least one, or each where `EnforcePartLimits=ALL`.
 fn usable<T: Copy>(
     state: &State,
     named: Vec<T>,

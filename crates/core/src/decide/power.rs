@@ -31,7 +31,7 @@ pub(super) enum PowerRequest {
     DownForce,
 }
 
-/// Does what is due.
+/// Makes the changes that are due.
 pub(super) fn tick(draft: &mut Draft<'_>) {
     let Some(config) = config(draft) else {
         return;

@@ -88,7 +88,7 @@ fn requeue_item(
                 format!("job {id} is over or ending; Incomplete selects running jobs only"),
             ));
         }
-        // What was stopped does not start again unasked.
+        // A job that was stopped does not start again unasked.
         Phase::Suspended => {
             submit_again(draft, identity, job, moved)?;
             ending::end(draft, id, End::requeue(Reason::None, true));

@@ -1,5 +1,5 @@
-//! `scontrol create`, `update` and `delete reservation`: what is asked for is checked as a whole and becomes a record.
-//! Which nodes it gets is in `nodes`; what time and changes of nodes make of it in `course`.
+//! `scontrol create`, `update` and `delete reservation`: the request is checked as a whole and becomes a record.
+//! `nodes` chooses its nodes; `course` follows time and changes of nodes.
 
 mod course;
 mod nodes;

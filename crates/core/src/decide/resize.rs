@@ -1,6 +1,6 @@
 //! Jobs that run on with fewer nodes than they started with: because their owner gives some up (`scontrol update`), or
-//! because a node failed that they can do without (`--no-kill`). What they had there is released first; then what is
-//! left is their allocation, on which steps are laid out and which is charged and accounted from then on.
+//! because a node failed that they can do without (`--no-kill`). Their part there is released first; then the rest is
+//! their allocation, on which steps are laid out and which is charged and accounted from then on.
 
 use crate::state::State;
 use muster_model::command::JobUpdate;

@@ -1,4 +1,4 @@
-//! Whether the queue has room for new jobs: `MaxJobCount`, and room beyond it for users with few jobs; and for what they bring.
+//! Whether the queue has room for new jobs: `MaxJobCount`, and room beyond it for users with few jobs; and for their bytes.
 
 use crate::policy::access::role_of;
 use crate::state::State;

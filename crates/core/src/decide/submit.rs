@@ -124,7 +124,7 @@ pub(super) fn record(draft: &mut Draft<'_>, job: Job, not_before: Option<Timesta
     }
 }
 
-/// What becomes of a new job at once: it ends where what it depends on can never be.
+/// Settles a new job: it ends if its dependency can never be satisfied.
 pub(super) fn settle(draft: &mut Draft<'_>, id: JobId, reason: Reason) {
     let never = reason == Reason::DependencyNeverSatisfied;
     if never && dependency::kills_on_invalid(draft, id) {
@@ -209,7 +209,7 @@ pub(super) fn prepare(
     Ok((job, not_before))
 }
 
-/// The limit that a job has in a partition: what it asked for, else the partition's. Zero is none, as in Slurm.
+/// The limit of a job in a partition: its own, else the partition's. Zero is none, as in Slurm.
 pub(super) fn time_limit(asked: Option<TimeLimit>, partition: &PartitionConfig) -> TimeLimit {
     match asked {
         Some(TimeLimit::Minutes(0)) => TimeLimit::Unlimited,
@@ -286,7 +286,7 @@ pub(super) fn check_blobs(
         })?;
         match name {
             "script" => check_script(config, bytes)?,
-            // What is stored was looked at when it came, though perhaps as a script.
+            // A stored blob was checked when it came, though perhaps as a script.
             _ if draft.state.blobs.contains_key(&id) && !is_script(bytes) => {}
             _ => check_context(bytes)?,
         }
@@ -326,7 +326,7 @@ fn check_script(config: &ClusterConfig, script: &[u8]) -> Result<(), Refusal> {
     Err(Refusal::new(RefusalCode::InvalidValue, why))
 }
 
-/// A node decodes the environment as root, so what is none goes no further.
+/// A node decodes the environment as root, so bytes that are none are refused here.
 fn check_context(bytes: &[u8]) -> Result<(), Refusal> {
     if bytes.len() > CONTEXT_BYTES_MAX {
         let has = bytes.len();
@@ -653,8 +653,8 @@ fn check_rank(draft: &Draft<'_>, identity: &Identity, spec: &mut JobSpec) -> Res
     Ok(())
 }
 
-/// Refuses a priority above the one that the job has if it asks for none, which follows from its number, or from when it was
-/// submitted and what it is predicted to run.
+/// Refuses a priority above the one that the job has if it asks for none, which follows from its number, or from its
+/// submission time and its predicted run time.
 fn check_priority(draft: &Draft<'_>, identity: &Identity, job: &Job) -> Result<(), Refusal> {
     let asked = job.spec.priority.unwrap_or(0);
     if asked <= job.usual_priority()

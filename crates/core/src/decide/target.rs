@@ -226,7 +226,7 @@ fn records(ids: Vec<JobId>) -> Vec<Item> {
     ids.into_iter().map(Item::Record).collect()
 }
 
-/// The records of `target` that `identity` may act upon, each given to `act`; the answer counts what was done.
+/// Gives each record of `target` that `identity` may act upon to `act`; returns the number of those.
 pub(super) fn for_each(
     draft: &mut Draft<'_>,
     caller: (&Identity, AccessRequest),
@@ -237,7 +237,7 @@ pub(super) fn for_each(
     for_each_of_any(draft, target, act)
 }
 
-/// The same for requests that are not about the owner of what they name.
+/// The same for requests that are not about the owner of the named jobs.
 pub(super) fn for_each_of_any(
     draft: &mut Draft<'_>,
     target: &JobTarget,
@@ -247,7 +247,7 @@ pub(super) fn for_each_of_any(
     Ok(for_items(draft, items, act))
 }
 
-/// The same for what is done to whole jobs only: of a heterogeneous job the leader stands for all.
+/// The same for changes of whole jobs only: of a heterogeneous job the leader stands for all.
 pub(super) fn for_each_whole(
     draft: &mut Draft<'_>,
     caller: (&Identity, AccessRequest),
@@ -440,7 +440,7 @@ pub fn means_all_components(state: &State, place: HetPlace) -> bool {
     place.leads() || config.filter(whole).is_some()
 }
 
-/// Refuses a target that is one component, for what is done to the whole job only.
+/// Refuses a target that is one component, for changes of the whole job only.
 pub(super) fn require_whole(draft: &Draft<'_>, target: &JobTarget) -> Result<(), Refusal> {
     let place = draft.job(target.job).and_then(|job| job.het);
     let one = target.component.unwrap_or(place.map_or(0, |p| p.offset)) > 0;

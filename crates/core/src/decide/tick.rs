@@ -11,7 +11,7 @@ use muster_model::limits::PURGE_MAX;
 use muster_model::time::Timestamp;
 use std::collections::BTreeSet;
 
-/// Does what is due.
+/// Makes the changes that are due.
 pub(super) fn tick(draft: &mut Draft<'_>, accounted: bool) {
     accruals(draft);
     silent_nodes(draft);
@@ -114,8 +114,8 @@ fn purge(draft: &mut Draft<'_>) {
     }
 }
 
-/// With priorities it is worked out who gains age, where that is limited. Comes before everything else, so that the state
-/// has what is handed out.
+/// With priorities the jobs are chosen that gain age, where that is limited. Comes before everything else, so that the
+/// state has their turns.
 fn accruals(draft: &mut Draft<'_>) {
     let state = draft.state;
     let waits = state.scale.is_some() && !state.accrual_waiting.is_empty();

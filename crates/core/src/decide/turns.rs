@@ -1,6 +1,6 @@
-//! Resumes jobs that are stopped while others have their CPUs: those that were preempted, when all of their CPUs are free again,
-//! and those of gang scheduling, where jobs that have the same CPUs (`OverSubscribe`) take turns of `SchedulerTimeSlice`
-//! (`PreemptMode` has `GANG`). One that waits for its turn is stopped and keeps what it has.
+//! Resumes jobs that are stopped while others have their CPUs: preempted ones, when all of their CPUs are free again, and those
+//! of gang scheduling, where jobs that have the same CPUs (`OverSubscribe`) take turns of `SchedulerTimeSlice` (`PreemptMode`
+//! has `GANG`). One that waits for its turn is stopped and keeps its allocation.
 
 use super::draft::Draft;
 use crate::event::{Event, JobChange};
@@ -99,7 +99,7 @@ fn by_wait(draft: &Draft<'_>, mut waiting: Vec<JobId>) -> Vec<JobId> {
 }
 
 fn runs(job: &Job) -> bool {
-    // What was not launched yet cannot be stopped.
+    // A job that was not launched yet cannot be stopped.
     job.state == JobState::Running && !job.completing && !job.configuring && job.power_up.is_none()
 }
 

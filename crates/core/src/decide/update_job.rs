@@ -64,7 +64,7 @@ struct Changed {
     record: Option<JobId>,
 }
 
-/// What a command has changed so far.
+/// The changes of a command so far.
 #[derive(Default)]
 struct Progress {
     last: Option<Changed>,
@@ -236,7 +236,7 @@ fn refuse_unless_pending(job: &Job, shared: &SharedUpdate<'_>) -> Result<(), Ref
         ("StdOut, StdErr and StdIn", update.stdio.is_some()),
         ("WorkDir", update.work_dir.is_some()),
         ("Account", update.account.is_some()),
-        // What it has counts among the limits of the QOS that it was started in.
+        // The job counts among the limits of the QOS that it was started in.
         ("QOS", update.qos.is_some()),
         ("WCKey", update.wckey.is_some()),
         ("TimeMin", update.time_min.is_some()),
@@ -416,9 +416,9 @@ fn as_new(job: &Job) -> Job {
     new
 }
 
-/// What an update says of a job's priority, where it changes what priorities are made of: one that was set falls by as much as the
-/// one that would be worked out, even where that is at its bounds. Else who sets it to what a job has would keep that of a QOS or
-/// partition that the job leaves, or of the size or time that it asked for.
+/// The priority of a job after an update of its factors: one that was set falls by as much as the computed one would, even where
+/// that is at its bounds. Else a user who sets it to the job's own value would keep that of a QOS or partition that the job
+/// leaves, or of the size or time that it asked for.
 fn lowered_rank(
     draft: &Draft<'_>,
     identity: &Identity,
@@ -549,7 +549,7 @@ fn new_spec(
         reservation::check_account(state, &spec)?;
     }
     if let Some(nice) = update.nice {
-        // What it says is the job's own.
+        // The value of the request is the job's own.
         (spec.nice, spec.nice_of_top) = (nice, 0);
     }
     if let Some(factor) = update.site_factor {
@@ -599,7 +599,7 @@ fn new_spec(
     }
     if let Some(wanted) = &update.ask {
         let before = std::mem::replace(&mut spec.ask, wanted.clone());
-        // Who names another number of tasks or nodes gets that number.
+        // A request with another number of tasks or nodes gets that number.
         let new = &mut spec.ask;
         if new.task_range == before.task_range
             && (new.task_range.as_ref())

@@ -69,7 +69,7 @@ pub(super) fn notify(
         target,
         |draft, item| {
             let job = running(draft, identity, AccessRequest::Notify, item.record())?.id;
-            // What follows a line end would not bear the name of who says it.
+            // The text after a line end would not bear its author's name.
             let text = text.replace(|c: char| c.is_control(), " ");
             draft.send([Effect::Tell { job, text }]);
             Ok(())

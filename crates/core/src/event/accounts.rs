@@ -20,7 +20,7 @@ pub enum RecordChange {
     /// A user is gone.
     #[n(3)]
     UserGone(#[n(0)] String),
-    /// What is set for `root`.
+    /// The settings for `root`.
     #[n(4)]
     Root(#[n(0)] Terms),
     /// A user has another name.
@@ -69,7 +69,7 @@ pub enum AccountsChange {
         #[n(1)]
         to: String,
     },
-    /// What is set for `root`.
+    /// The settings for `root`.
     #[n(8)]
     Root(#[n(0)] Terms),
     /// Another cluster's record as it is now; its accounts and users stay as they are.
@@ -81,7 +81,7 @@ pub enum AccountsChange {
     /// `Classification` of the controller's own cluster.
     #[n(11)]
     Classified(#[n(0)] String),
-    /// What counts towards the limits of a scope is forgotten.
+    /// The counts towards the limits of a scope are forgotten.
     #[n(12)]
     ScopeReset(#[n(0)] Scope),
     /// Texts of a job that is over, for accounting.
@@ -100,7 +100,7 @@ pub enum AccountsChange {
     /// New jobs have higher numbers than this.
     #[n(14)]
     JobIdsReserved(#[n(0)] JobId),
-    /// What a user's jobs have used in an account, from another cluster.
+    /// The use of a user's jobs in an account, from another cluster.
     #[n(15)]
     UsageSet {
         /// The account.

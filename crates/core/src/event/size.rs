@@ -62,8 +62,8 @@ pub(crate) fn encoded_bytes(value: &impl Encode<()>) -> u64 {
     }
 }
 
-/// Bytes that the conditions of a specification's dependency count, beside those of the specification: what it costs to keep and to
-/// look at them for `tasks` records that wait for them.
+/// Bytes that the conditions of a specification's dependency count, beside those of the specification: the cost of keeping and
+/// checking them for `tasks` records that wait for them.
 pub fn dependency_bytes(spec: &JobSpec, tasks: u64) -> u64 {
     let terms = spec.dependency.terms.len() as u64;
     terms.saturating_mul(tasks).saturating_mul(CONDITION_BYTES)
@@ -105,7 +105,7 @@ fn listed_bytes(terms: &[DependencyTerm]) -> u64 {
     terms.len() as u64 * LISTED_CONDITION_BYTES
 }
 
-/// Counts what is written to it.
+/// Counts the bytes that are written to it.
 struct Length(u64);
 
 impl Write for Length {

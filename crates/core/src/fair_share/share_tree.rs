@@ -201,7 +201,7 @@ impl Tree {
             let share = &mut self.nodes[child].share;
             let among = share.norm_shares;
             share.norm_shares = among * shares_above;
-            // What siblings used counts as far as the user shares it.
+            // The use of siblings counts as far as the user shares it.
             let above = if at == 0 { 0.0 } else { above };
             share.effective_usage = share.norm_usage + (above - share.norm_usage) * among;
             if at == 0 {
@@ -259,7 +259,7 @@ impl Tree {
             let node = &self.nodes[at];
             out.push(node.share.clone());
             let mut below = node.children.clone();
-            // Users first, each by name; what is pushed last is taken first.
+            // Users first, each by name; the last one pushed is taken first.
             below.sort_by(|a, b| {
                 let key = |n: &usize| {
                     let s = &self.nodes[*n].share;

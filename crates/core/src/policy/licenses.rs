@@ -15,8 +15,8 @@ impl State {
         found.map_or(0, |license| license.count)
     }
 
-    /// Where a job's licenses come from: the reservation that it is in, if that has some of them, else (empty) from what
-    /// is nobody's.
+    /// The pool of a job's licenses: the reservation that it is in, if that has some of them, else (empty) the
+    /// cluster's.
     pub fn license_pool<'r>(&self, name: &str, reservation: Option<&'r str>) -> &'r str {
         let has = |r: &&str| {
             let record = self.reservations.get(r);
@@ -70,7 +70,7 @@ impl State {
             .collect()
     }
 
-    /// Updates what is in use as a record changes.
+    /// Updates the use of licenses as a record changes.
     pub(crate) fn shift_licenses(
         &mut self,
         before: Option<&Allocation>,

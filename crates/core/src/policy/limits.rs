@@ -1,8 +1,7 @@
 //! Whether jobs are within the limits of associations and QOS (`AccountingStorageEnforce=limits`): how many may run or be
-//! submitted, what they may have at once, and how much they may use in the course of time. What counts towards each is
-//! kept as jobs change, so that looking is a matter of the depth of the tree of accounts. Whether a job is within its
-//! limits is in `verdict`, which of those that wait gain age in `accrual`, under which names use is kept in `user_names`; how
-//! limits are written is in
+//! submitted, what they may have at once, and how much they may use in the course of time. The use of each is kept as jobs
+//! change, so that a check costs as much as the tree of accounts is deep. Whether a job is within its limits is in `verdict`,
+//! which waiting jobs gain age in `accrual`, under which names use is kept in `user_names`; how limits are written is in
 //! [`muster_model::account_limits`].
 
 mod accrual;
@@ -26,7 +25,7 @@ use muster_model::job::{ArrayRole, Job, JobState, MILLION, Phase};
 use muster_model::time::Timestamp;
 use std::collections::BTreeMap;
 
-/// What a job that runs is charged with, and how far it counts (`UsageFactor`), in millionths.
+/// The amounts that a running job is charged with, and the factor by which it counts (`UsageFactor`), in millionths.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Charge {
     amounts: TresAmounts,

@@ -68,9 +68,9 @@ impl State {
         Some((mode, start.plus_s(u64::from(exempt_s))))
     }
 
-    /// Whether a job that waits, placed in that partition, goes before a running one. Within a QOS that depends on
-    /// `is_higher`, whether its priority there is higher than the other's where that runs, as [`crate::state::Scale::priority_in`] or
-    /// [`crate::state::Priorities::of_in`] has them: what is stored of a job that waits is its place by its number.
+    /// Whether a job that waits, placed in that partition, goes before a running one. Within a QOS that depends on `is_higher`,
+    /// whether its priority there is higher than the other's where that runs, as [`crate::state::Scale::priority_in`] or
+    /// [`crate::state::Priorities::of_in`] has them: a waiting job's stored priority is its place by its number.
     pub fn outranks(
         &self,
         waiting: &Job,

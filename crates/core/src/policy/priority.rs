@@ -63,8 +63,8 @@ impl State {
         best.map_or(job.priority, |priority| scale.kept(job, priority))
     }
 
-    /// Before what priorities are made of changes: where they do not go down, jobs that wait keep what they have.
-    /// O(pending jobs), once a `PriorityCalcPeriod`.
+    /// Before the inputs of priorities change: where they do not go down, jobs that wait keep theirs. O(pending
+    /// jobs), once a `PriorityCalcPeriod`.
     pub(crate) fn keep_priorities(&mut self) {
         let Some(scale) = self.scale.take_if(|scale| scale.settings().incr_only) else {
             return;
@@ -81,7 +81,7 @@ impl State {
         self.scale = Some(scale);
     }
 }
-/// What priorities are worked out by, from the rest of the state.
+/// The scale of priorities, from the rest of the state.
 pub(crate) fn calculate_scale(state: &State) -> Option<Scale> {
     Scale::work_out(state, state.any_limits_accrual())
 }

@@ -1,7 +1,7 @@
 //! The jobs by number. Each lies in memory of its own: an entry has most of a kilobyte. Numbers are given in order, so
 //! those of the jobs that are there are near each other: they are kept in pages of consecutive numbers, and a page is
-//! found by how far it is from the first. Every event looks its job up some times; a tree took as long for that as for
-//! what was then done.
+//! found by how far it is from the first. Every event looks its job up some times; a tree took as long for that as the
+//! event's own work.
 
 use muster_model::ids::JobId;
 use muster_model::job::Job;
@@ -142,7 +142,7 @@ impl JobTable {
         self.values().map(|job| (&job.id, job))
     }
 
-    /// Those of this number and beyond, in order.
+    /// The jobs of this number and beyond, in order.
     pub fn values_from(&self, first: JobId) -> impl Iterator<Item = &Job> {
         let (Ok(begin) | Err(begin)) = self.find(place(first).0);
         let jobs = self.pages[begin..].iter().flat_map(|(_, page)| &page.jobs);

@@ -1,4 +1,4 @@
-//! What counts towards a limit: of one record, and of all.
+//! Use that counts towards a limit: of one record, and of all.
 
 use muster_model::account_limits::{Scope, TresAmount, TresAmounts};
 use muster_model::job::MILLION;
@@ -23,10 +23,10 @@ pub(crate) struct AccrualTurn {
     pub(crate) since: Timestamp,
 }
 
-/// What running jobs of which the end is known have of a resource.
+/// The use of a resource by running jobs with a known end.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct EndingUse {
-    /// What counts of it towards use, in millionths.
+    /// The part of it that counts towards use, in millionths.
     pub amount: u64,
     /// The same times the seconds since 1970 at which they end at the latest.
     pub amount_seconds: u128,
@@ -43,7 +43,7 @@ pub struct InUse {
     pub accruing: u32,
     /// Resources of running jobs.
     pub tres: BTreeMap<String, u64>,
-    /// What jobs have of it that have limits.
+    /// The use by jobs that have limits.
     pub ends: BTreeMap<String, EndingUse>,
 }
 

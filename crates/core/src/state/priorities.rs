@@ -44,7 +44,7 @@ pub struct Priorities<'s> {
     scale: &'s Scale,
     /// Positions of partitions, by name.
     places: HashMap<&'s str, usize, RandomState>,
-    /// What each partition has of resources that have a weight, once it was looked at.
+    /// The amounts of each partition of resources that have a weight, once they were computed.
     there: Vec<Option<Vec<f64>>>,
     /// Priorities of associations by partition, by account and user.
     assoc: HashMap<(&'s str, &'s str), Vec<Option<u32>>, RandomState>,
@@ -80,7 +80,7 @@ impl<'s> Priorities<'s> {
         }
     }
 
-    /// What factors are divided by.
+    /// The divisors of the factors.
     pub fn scale(&self) -> &'s Scale {
         self.scale
     }
@@ -136,14 +136,14 @@ impl<'s> Priorities<'s> {
         self.scale.age(self.scale.ages_since(job))
     }
 
-    /// What is worked out for a job in the partition where that is highest.
+    /// The computed priority of a job in the partition where it is highest.
     fn best_of(&mut self, job: &'s Job) -> Option<u32> {
         // A higher sum is the higher priority, whatever age adds.
         let sum = self.best_without_age_of(job);
         sum.map(|sum| Factors::total(self.age_of(job), sum))
     }
 
-    /// What jobs are ordered by, in thousandths: what the factors add up to, which may be far below the lowest priority.
+    /// The order of jobs, in thousandths: the sum of the factors, which may be far below the lowest priority.
     pub(crate) fn thousandths_of(&mut self, job: &'s Job) -> i64 {
         let sum = match self.scale.works_out(job) {
             true => self.best_without_age_of(job),

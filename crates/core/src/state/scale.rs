@@ -1,4 +1,4 @@
-//! What the factors of priorities are divided by.
+//! The divisors of the factors of priorities.
 
 use super::State;
 use muster_model::config::PartitionConfig;
@@ -9,7 +9,7 @@ use muster_model::spec::MemoryAsk;
 use muster_model::time::Timestamp;
 use std::collections::BTreeMap;
 
-/// What factors are divided by, and what else is the same for all jobs.
+/// The divisors of factors, and other values that are the same for all jobs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scale {
     settings: Multifactor,
@@ -25,21 +25,21 @@ pub struct Scale {
 /// The factors of a job that are the same in all partitions.
 pub(super) struct CommonFactors {
     pub(super) factors: Factors,
-    /// What the job asks for of each resource that has a weight.
+    /// The job's request of each resource that has a weight.
     asked: Vec<f64>,
 }
 
-/// What the others are made of in a partition.
+/// The inputs of the others in a partition.
 pub(super) struct PartitionFactors<'a> {
     /// The association's priority there.
     pub(super) assoc: u32,
     pub(super) partition: &'a PartitionConfig,
-    /// What it has of each resource that has a weight.
+    /// Its amounts of each resource that has a weight.
     pub(super) there: &'a [f64],
 }
 
-/// What partitions have of resources that have a weight, each worked out once for the jobs of a command. It holds while neither
-/// partitions nor nodes change.
+/// The amounts of partitions of resources that have a weight, each computed once for the jobs of a command. They hold while
+/// neither partitions nor nodes change.
 #[derive(Default)]
 pub(crate) struct AmountsThere {
     /// By name; none where there is no such partition.
@@ -129,7 +129,7 @@ impl Scale {
     }
 
     /// A job's priority in one of its partitions, which is no higher for others that it names: the one that was set, or
-    /// what is worked out for it there.
+    /// the computed one.
     pub fn priority_in(&self, state: &State, job: &Job, partition: &str) -> u32 {
         if !self.works_out(job) {
             return job.priority;
@@ -141,7 +141,7 @@ impl Scale {
         self.kept_in(job, here, || self.best(state, job).unwrap_or(here))
     }
 
-    /// What a job has in that of its partitions where it is lowest; one that was set is had in all.
+    /// A job's priority in that of its partitions where it is lowest; one that was set holds in all.
     pub(crate) fn lowest(&self, state: &State, job: &Job, there: &mut AmountsThere) -> u32 {
         if !self.works_out(job) {
             return job.priority;
@@ -155,8 +155,8 @@ impl Scale {
         lowest.map_or(job.priority, |here| self.kept_in(job, here, || most))
     }
 
-    /// What the factors of a job but its nice value add up to where that is least; none in no partition. Where a priority is at its
-    /// bounds this still says how far it would go.
+    /// The sum of a job's factors but its nice value where it is least; none in no partition. Where a priority is at its bounds
+    /// this still shows how far it would go.
     pub(crate) fn least_sum(
         &self,
         state: &State,
@@ -207,7 +207,7 @@ impl Scale {
         }
     }
 
-    /// What is worked out for a job in that of its partitions where it is highest.
+    /// The computed priority of a job in that of its partitions where it is highest.
     pub fn best(&self, state: &State, job: &Job) -> Option<u32> {
         let named = job.spec.partitions.iter();
         let named = named.filter_map(|name| state.partition(name));
@@ -215,8 +215,8 @@ impl Scale {
         all.max()
     }
 
-    /// What a job has in a partition where that much was worked out for it there, and `most` where it is highest: it is
-    /// the highest that does not go down, and those in other partitions stay as far below as they are.
+    /// A job's priority in a partition, given the computed one there, and `most` where it is highest: the highest does
+    /// not go down, and those in other partitions stay as far below as they are.
     pub(super) fn kept_in(&self, job: &Job, here: u32, most: impl FnOnce() -> u32) -> u32 {
         if !self.settings.incr_only {
             return here;
@@ -226,7 +226,7 @@ impl Scale {
         here.saturating_add(raised)
     }
 
-    /// What a job has where that much was worked out for it.
+    /// A job's priority, given the computed one.
     pub fn kept(&self, job: &Job, priority: u32) -> u32 {
         let least = if self.settings.incr_only {
             job.priority_least
@@ -256,7 +256,7 @@ impl Scale {
         common.factors
     }
 
-    /// What is the same in all partitions: the others are zero until they are completed.
+    /// The factors that are the same in all partitions: the others are zero until they are completed.
     pub(super) fn common(&self, state: &State, job: &Job) -> CommonFactors {
         let s = &self.settings;
         let (account, user) = (job.spec.account_name(), &job.spec.owner.user);
@@ -329,7 +329,7 @@ impl Scale {
         }
     }
 
-    /// What a job asks for of each resource that has a weight.
+    /// A job's request of each resource that has a weight.
     fn asked(&self, job: &Job) -> Vec<f64> {
         let ask = &job.spec.ask;
         let nodes = f64::from(ask.min_nodes);
@@ -354,7 +354,7 @@ impl Scale {
         weights.map(|(name, _)| of(name)).collect()
     }
 
-    /// What a partition has of each resource that has a weight; O(nodes of the partition).
+    /// A partition's amount of each resource that has a weight; O(nodes of the partition).
     pub(super) fn there(&self, state: &State, partition: &PartitionConfig) -> Vec<f64> {
         let nodes = || partition.nodes.iter().filter_map(|n| state.node_named(n));
         let of_gres = |wanted: WeightedGres<'_>| {

@@ -1,6 +1,6 @@
-//! Whose question to the accounting store is answered when. Each reader answers one at a time, and each user has one answered at
-//! a time, so that a question about all that there is keeps one reader from others and not all. Where no reader is free for those
-//! who wait long, the question that has taken longest is ended once it has taken too long. The next one of its user may take longer.
+//! The order in which questions to the accounting store are answered. Each reader answers one at a time, and each user has one
+//! answered at a time, so that a long question occupies one reader and not all. Where no reader is free for others that wait
+//! long, the question that has run longest is ended once it is over its time limit. The next one of its user may take longer.
 
 use super::AcctQuestion;
 use crate::outbox::Outbox;
@@ -52,11 +52,11 @@ struct ReaderPlace {
     running: Option<RunningQuestion>,
 }
 
-/// What waits and what is being answered.
+/// Questions that wait or are being answered.
 #[derive(Default)]
 struct QuestionTurns {
     waiting: FairQueue<AcctQuestion>,
-    /// Since when users wait whom any reader that is free would serve.
+    /// Since when each user has waited for any free reader.
     waits_since: BTreeMap<u32, Instant>,
     /// Users whose last long question was ended after [`LONGEST`].
     cut_short: BTreeSet<u32>,

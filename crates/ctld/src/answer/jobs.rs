@@ -21,8 +21,8 @@ const PART_BYTES: usize = 64 << 10;
 /// Room for a part's bytes beside its records; mostly enough.
 const PART_BESIDE: usize = 256;
 
-/// Records of the queue that match a filter and are in the scope, as frames. Specifications are written once. With rows that
-/// are as the state is, most of what is not over is written from those. It ends early where nobody takes what is sent.
+/// Records of the queue that match a filter and are in the scope, as frames. Specifications are written once. Jobs that are
+/// not over are mostly written from rows, if these are up to date. It ends early when the client has disconnected.
 pub(crate) fn jobs(
     state: &State,
     rows: Option<&Rows>,
@@ -88,7 +88,7 @@ struct JobsAnswer<'s, S> {
     arrays: BTreeSet<JobId>,
     specs: SpecTable,
     priorities: Option<Priorities<'s>>,
-    /// Nobody takes what is sent.
+    /// The client has disconnected.
     gone: bool,
     /// When the scheduler looked at each partition.
     evaluated: HashMap<&'s str, Timestamp>,
@@ -96,7 +96,7 @@ struct JobsAnswer<'s, S> {
     send: &'s mut S,
 }
 
-/// What the answer knows of a template and its rows.
+/// The state of a template in this answer, and of its rows.
 #[derive(Clone, Copy, Default)]
 struct TemplateState {
     /// Whether it was looked at.
@@ -192,7 +192,7 @@ impl<'s, S: FnMut(Vec<u8>) -> Result<(), NotKept>> JobsAnswer<'s, S> {
         let mut ids = BTreeSet::new();
         for &id in &self.filter.ids {
             let before = ids.len();
-            // What may not be seen is not there.
+            // Jobs that may not be seen are left out.
             if *self.scope != JobScope::All && !self.scope.shows(state, id) {
                 self.part.unknown.push(id);
                 continue;

@@ -1,7 +1,7 @@
-//! What listings say of the jobs that are not over, side by side and nearly as it is written. A job's record has most of a
-//! kilobyte, so that to look at a hundred thousand of them takes longer than to write what they differ in; and next to none
-//! of them changes between two listings. Rows are brought up to date before a listing by the records that may have changed
-//! since the last one, and are dropped when nobody has asked for long.
+//! Rows of listings for the jobs that are not over, side by side and nearly as they are written. A job's record has most of
+//! a kilobyte, so that reading a hundred thousand of them takes longer than writing their differences; and hardly any of
+//! them changes between two listings. Rows are brought up to date before a listing by the records that may have changed
+//! since the last one, and are dropped when no listing was asked for in a long time.
 
 use muster_core::state::State;
 use muster_model::ids::JobId;

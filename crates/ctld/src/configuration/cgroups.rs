@@ -1,4 +1,4 @@
-//! What slurm.conf and the cgroup.conf beside it say of control groups, for nodes.
+//! Settings of control groups for nodes, from slurm.conf and the cgroup.conf beside it.
 
 use log::warn;
 use muster_conf::Config;

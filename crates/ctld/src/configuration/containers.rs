@@ -1,4 +1,4 @@
-//! What the job_container.conf beside slurm.conf says of directories that jobs have to themselves, for nodes.
+//! Settings of directories that jobs have to themselves, for nodes, from the job_container.conf beside slurm.conf.
 
 use log::warn;
 use muster_conf::Config;
@@ -32,8 +32,8 @@ fn settings_of(line: ContainerLine) -> ContainerSettings {
     }
 }
 
-/// Those of one node: of its own line if there is one, else what is said for all others. A line without a directory says that it
-/// has none.
+/// The settings of one node: its own line if there is one, else the line for all others. A line without a directory means that
+/// it has none.
 pub(crate) fn of_node(all: &[ContainerSettings], node: &str) -> Option<ContainerSettings> {
     let names = |line: &ContainerSettings| {
         let nodes = hostlist::parse(&line.nodes).unwrap_or_default();

@@ -1,6 +1,6 @@
-//! What a connection has in the audit log: a line for each request that it refuses for want of a right, made where the refusal is
-//! sent, and for reads that reach beyond one's own. Of commands that the writer decides, and of waits, the line is made where they
-//! are answered.
+//! Lines of the audit log for a connection: one for each request that it refuses for want of a right, made where the refusal is
+//! sent, and one for each read that reaches beyond the user's own jobs. For commands that the writer decides, and for waits, the
+//! line is made where they are answered.
 
 use super::subject::Asked;
 use super::{Connection, Served};
@@ -17,7 +17,7 @@ use std::io;
 /// The number of [`Response::Refused`].
 const REFUSED: u32 = 1;
 
-/// The refusal, if an encoded response is one. Of others no more is decoded than what they are.
+/// The refusal, if an encoded response is one. Of others only the variant is decoded.
 fn refusal_of(response: &[u8]) -> Option<Refusal> {
     let mut decoder = minicbor::Decoder::new(response);
     let is_refused = decoder.array().is_ok() && matches!(decoder.u32(), Ok(REFUSED));
@@ -105,7 +105,7 @@ impl Connection {
         Ok(Served::Next)
     }
 
-    /// A read was answered: makes a line if it was refused for want of a right, gave what is another user's alone, or changed
+    /// A read was answered: makes a line if it was refused for want of a right, read another user's private data, or changed
     /// something.
     pub(super) async fn note_answer(&self, bytes: &[u8]) -> io::Result<()> {
         let refusal = bytes.get(4..).and_then(refusal_of);

@@ -1,4 +1,4 @@
-//! What sdiag calls requests: Slurm's names of them.
+//! Slurm's names of requests, as sdiag prints them.
 
 use muster_model::command::UserCommand;
 use muster_proto::archive::ArchiveRequest;

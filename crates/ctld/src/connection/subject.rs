@@ -5,7 +5,7 @@ use muster_model::rights::AccessRequest;
 use muster_proto::archive::ArchiveRequest;
 use muster_proto::client::{Query, RequestBody};
 
-/// A request, and what it is about.
+/// A request, and its subject.
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) request: AccessRequest,

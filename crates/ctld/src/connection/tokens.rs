@@ -1,4 +1,4 @@
-//! Tokens of users; keys of nodes, as administrators see to them: tokens, the list, what is forgotten.
+//! Tokens of users, and keys of nodes as administrators manage them: tokens, the list, keys to be forgotten.
 
 use super::{Connection, Served};
 use crate::network::{NO_USER_TOKENS, TokenAsker};
@@ -12,13 +12,13 @@ use muster_proto::frame;
 use muster_trust::node_key::now_s;
 use std::io;
 
-/// What is said to who asks for a token of a user, on a node with a key of its own.
+/// Refusal of a token for a user on a node with a key of its own.
 const VOUCHED_FOR: &str =
     "a node with a key of its own gets no tokens for its users: ask on the controller's host";
-/// What is said to who asks from another host.
+/// Refusal of a request from another host.
 const ON_CONTROLLER: &str =
     "keys of nodes are seen to on the controller's host: run the command there";
-/// What is said where no other host can join.
+/// Refusal where no other host can join.
 const ALONE: &str = "this controller serves no other hosts: name a node on one in slurm.conf, or set MaxNodeCount, and restart slurmctld";
 
 impl Connection {

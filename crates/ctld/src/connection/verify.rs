@@ -1,6 +1,6 @@
-//! What the verifiers of the site say of a command before it goes to the writer. What they change is put in place of what
-//! the user sent, but for what is the controller's to say (whose job it is, from where it comes), and goes through the
-//! same checks; parts that only a site sets are allowed for this one request.
+//! Passes a command to the verifiers of the site before it goes to the writer. Their changes replace the user's values,
+//! but for values that only the controller sets (the owner, the origin), and pass the same checks; options that only a
+//! site may set are allowed for this one request.
 
 use crate::keys::blob_id;
 use crate::reply::Remarks;
@@ -26,7 +26,7 @@ use std::rc::Rc;
 /// The text that administrators alone set.
 const ADMIN_COMMENT: &str = "admin-comment";
 
-/// What a change is of, if a script sees it.
+/// The target of a change, if a script sees it.
 pub(super) fn seen_change(shared: &Shared, command: &UserCommand) -> Option<JobTarget> {
     let verifiers = shared.verifiers();
     match command {
@@ -38,7 +38,7 @@ pub(super) fn seen_change(shared: &Shared, command: &UserCommand) -> Option<JobT
     }
 }
 
-/// The number that a job was submitted as, with its array or heterogeneous job, if the user may change any of what is named.
+/// The submission that `target` belongs to (job, array or heterogeneous job); none if the user may change none of its jobs.
 pub(super) async fn changed_job(
     shared: &Shared,
     identity: &Identity,
@@ -53,8 +53,8 @@ pub(super) async fn changed_job(
     shared.look(look).await
 }
 
-/// Has a command verified, if the site has verifiers and it is one of those that they see. Changes it to what they say;
-/// lines for the user otherwise.
+/// Has a command verified, if the site has verifiers and it is one of those that they see. Applies their changes to it;
+/// returns their lines for the user.
 ///
 /// # Errors
 /// It is refused.
@@ -130,7 +130,7 @@ async fn classes(
             });
             let found: Result<_, Refusal> = found.await.map_err(|_| RefusalCode::Busy)?;
             let found = found?;
-            // What is not the user's to change is refused by the writer.
+            // The writer refuses changes that the user may not make.
             let mut of_classes = found.iter().filter(|spec| spec.class.is_some());
             return of_classes.try_for_each(|spec| check_update(shared, identity, spec, update));
         }
@@ -186,15 +186,15 @@ fn keep_named(specs: &[JobSpec], blobs: &mut Blobs) {
     blobs.retain(|(id, _)| named(*id));
 }
 
-/// What is set of the job of this number that users may not, by the site and not by them.
+/// Grants the rights for settings of the job of this number that the site has made and users may not.
 fn grant(identity: &mut Identity, number: usize, old: &JobSpec, new: &JobSpec) {
     for part in set_by_site(old, new) {
         identity.granted.insert(number, part);
     }
 }
 
-/// Parts of a submission that the site has set. Where the user has asked for what users may not have, what comes of it is not the
-/// site's alone: a script that adds to a nice value, or to a comment, keeps what was sent.
+/// Settings of a submission that the site has made. Where the user has asked for a value that users may not have, the result is
+/// not the site's alone: a script that adds to a nice value, or to a comment, keeps the user's part.
 fn set_by_site(old: &JobSpec, new: &JobSpec) -> Vec<GrantedRight> {
     let comment = |spec: &JobSpec| admin_comment(&spec.shown);
     let is_usual = |priority: Option<u32>| priority.unwrap_or(0) == 0;
@@ -335,7 +335,7 @@ impl Verification<'_> {
             );
             Refusal::new(RefusalCode::AccessDenied, detail)
         };
-        // What is not the user's to change is refused by the writer.
+        // The writer refuses changes that the user may not make.
         for spec in found.iter().flatten() {
             match update {
                 Some(update) => check_change(spec, update, allowed).map_err(refused)?,
@@ -401,7 +401,7 @@ impl Verification<'_> {
         let found = self.shared.look(look).await;
         let found: Result<_, Refusal> = found.map_err(|_| RefusalCode::Busy)?;
         let mut changed: Option<Box<JobUpdate>> = None;
-        // What is not the user's to change is refused by the writer: no script says anything of it.
+        // The writer refuses changes that the user may not make: no script sees them.
         for (job, spec) in found? {
             let change = Change {
                 update: (**update).clone(),
@@ -452,7 +452,7 @@ impl Verification<'_> {
         }
     }
 
-    /// Whose job it is to be: whom the writer will refuse is shown as the caller.
+    /// The job's owner. For owners that the writer will refuse, the caller.
     fn owner(&self, spec: &JobSpec) -> Owner {
         let own = Owner {
             uid: self.identity.uid,
@@ -466,7 +466,7 @@ impl Verification<'_> {
         }
     }
 
-    /// What the verifier says; nothing where it failed and the site lets such requests pass.
+    /// The verdict of the verifier; none if it failed and the site lets such requests pass.
     async fn verdict(&mut self, subject: Subject) -> Result<Option<Verdict>, Refusal> {
         let (shared, identity) = (self.shared, self.identity.clone());
         let answer = move |question| {
@@ -584,8 +584,8 @@ mod tests {
         vec![(ADMIN_COMMENT.to_owned(), text.to_owned())]
     }
 
-    /// A script that counts on with what was sent (a limit that is cut, a nice value that is raised, a comment with words before it)
-    /// made a user's own value the site's, which all users may have.
+    /// A script that adds to a user's value (a limit that is cut, a nice value that is raised, a comment with words before it)
+    /// made it the site's value, which all users may have.
     #[test]
     fn what_a_site_makes_of_a_users_value_is_not_the_sites() {
         let usual = JobSpec::default();

@@ -1,4 +1,4 @@
-//! What is kept of users' connections from other hosts that has not come whole, or was not taken yet.
+//! Bytes of users' connections from other hosts that have not arrived as whole frames, or were not taken yet.
 
 use muster_channel::admission::ByteCount;
 use muster_channel::server::CARRIED;
@@ -13,7 +13,7 @@ pub(super) struct CarriedBytes {
     all: ByteCount,
 }
 
-/// What is carried for one user.
+/// The bytes that are carried for one user.
 #[derive(Debug)]
 struct CarriedOfUser {
     connections: usize,
@@ -35,7 +35,7 @@ impl CarriedBytes {
         })
     }
 
-    /// Counts a connection; what is kept of it counts there.
+    /// Counts a connection; its kept bytes count there.
     pub(super) fn connect(self: &Rc<CarriedBytes>, uid: u32) -> (CarriedConnection, ByteCount) {
         let mut users = self.users.borrow_mut();
         let user = users.entry(uid);

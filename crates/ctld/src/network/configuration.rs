@@ -28,7 +28,7 @@ const BYTES_MAX: usize = FRAME_BYTES_MAX / 2;
 /// How long one may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the controller gives, of the latest configuration that it has taken.
+/// The configuration that the controller gives, the latest that it has taken.
 #[derive(Clone, Debug)]
 pub(crate) struct GivenConfiguration {
     /// The answer, encoded; none if the configuration is not given to others.
@@ -102,7 +102,7 @@ impl GivenConfiguration {
     }
 }
 
-/// What is given of a configuration: its files, encoded; none if it does not say that others are given them.
+/// The configuration files, encoded, for hosts that fetch them; `None` if slurm.conf does not allow that.
 ///
 /// # Errors
 /// A file cannot be read.

@@ -1,5 +1,5 @@
-//! What the controller says by HTTP, at SlurmctldPort: whether it is there, and metrics. Who asks is nobody: the pages are made over a
-//! connection of a user without rights, so that they say what everybody may know.
+//! The controller's pages by HTTP, at SlurmctldPort: whether it runs, and metrics. A client has no identity: the pages are made
+//! over a connection of a user without rights, so that they contain public data only.
 
 use super::{Arrival, Network};
 use crate::peer::{Origin, Peer};
@@ -27,7 +27,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(8);
 const KEPT: Duration = Duration::from_secs(1);
 /// Bytes of pages that were replaced by others and are still being sent.
 const OLDER_BYTES_MAX: usize = 32 << 20;
-/// What the kernel keeps of an answer that is not read.
+/// The kernel's buffer for an answer that is not read.
 const SEND_BUFFER: usize = 64 << 10;
 /// Pages that are made at a time.
 pub(super) const MADE_MAX: usize = 2;
@@ -58,7 +58,7 @@ pub type HttpPages = Arc<dyn Fn(&str, UnixStream) -> Option<HttpAnswer> + Send +
 
 /// Paths that say whether the controller answers.
 const READY: &str = "/readyz";
-/// Paths of metrics. A path is one of these as it is written, or there is nothing: what is kept of them is bounded by that.
+/// Paths of metrics. A path is one of these as it is written, or there is no page: that bounds the kept pages.
 const METRICS: [&str; 6] = [
     "/metrics",
     "/metrics/jobs",
@@ -110,7 +110,7 @@ impl KeptPages {
     }
 }
 
-/// What a path leads to.
+/// The page of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Page {
     /// This thread's own word.
@@ -180,7 +180,8 @@ impl Network {
         if let Some(page) = self.kept.borrow().fresh(path) {
             return page;
         }
-        // Those who read slowly keep pages that were made for them: while these are much, the last one is given again.
+        // Clients that read slowly keep the pages that were made for them: while these are many bytes, the last page is given
+        // again.
         if let Some(page) = self.kept.borrow_mut().instead_of_new(path) {
             return page;
         }

@@ -318,7 +318,7 @@ impl Network {
     }
 }
 
-/// The line of the audit log of an attempt to join. Which node it is for, a stranger only says.
+/// The audit line of an attempt to join. The node's name is the peer's own, unproven claim.
 fn entry(from: IpAddr, shown: Option<&JoinOffer>) -> Entry {
     let subject = shown.map(|offer| format!("node {}", offer.node));
     Entry::of_host(from.to_canonical(), AccessRequest::JoinNode).about(&subject.unwrap_or_default())

@@ -1,5 +1,5 @@
-//! Names and addresses of other hosts. The resolver may take long, and who connects chooses what it is asked: look-ups for users
-//! are few at a time, one of an address and of a user, and few more wait. Nobody waits for them longer than a moment.
+//! Names and addresses of other hosts. The resolver may take long, and its questions are chosen by clients: look-ups for users
+//! are few at a time, one of an address and of a user, and few more wait. A connection waits for them no longer than a moment.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -58,7 +58,7 @@ struct LookUps {
 struct HostLookUp {
     address: IpAddr,
     name: String,
-    /// Who asked; of one that runs, for whom it was begun.
+    /// The users that asked; of one that runs, the user for whom it was begun.
     uids: Vec<u32>,
     answers: Vec<oneshot::Sender<bool>>,
 }
@@ -130,7 +130,7 @@ impl LookUps {
         if let Some(at) = self.running.iter().position(|l| l.address == address) {
             let ended = self.running.swap_remove(at);
             for answer in ended.answers {
-                // Who asked may have gone on without it.
+                // The connection that asked may have gone on without it.
                 let _ = answer.send(fits);
             }
         }
@@ -190,7 +190,8 @@ impl Names {
         }
     }
 
-    /// What another host is called from which a user connects: as it says, if that name leads to its address, else by that.
+    /// The name of another host from which a user connects: the one that it gives, if that name leads to its address, else its
+    /// address.
     pub(super) async fn of_host(
         self: &Rc<Names>,
         said: String,
@@ -208,7 +209,7 @@ impl Names {
                 true
             }
             _ => match self.ask(uid, address, &said) {
-                // It goes on when it is not waited for any more: the next connection finds what it found.
+                // It goes on when no connection waits for it any more: the next one finds its result.
                 Some(answer) => {
                     matches!(tokio::time::timeout(PATIENCE, answer).await, Ok(Ok(true)))
                 }

@@ -75,7 +75,7 @@ impl NodeAddresses {
     }
 }
 
-/// What of slurm.conf the network stays with as long as the controller runs.
+/// The settings of slurm.conf that the network keeps as long as the controller runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NetworkSettings {
     authentication: Authentication,
@@ -89,7 +89,7 @@ impl NetworkSettings {
     /// The keys that these are from.
     pub(crate) const KEYS: &str = "other values of AuthType, AuthInfo, AuthAltTypes, AuthAltParameters, CommunicationParameters, MetricsType and SlurmctldPort";
 
-    /// Those of a configuration.
+    /// The settings of a configuration.
     pub(crate) fn of(config: &Config) -> NetworkSettings {
         NetworkSettings {
             authentication: config.authentication(),
@@ -101,7 +101,7 @@ impl NetworkSettings {
     }
 }
 
-/// What the thread of the network is started with.
+/// Parameters of the network's thread.
 pub(crate) struct Setup {
     pub(crate) listeners: Vec<TcpListener>,
     pub(crate) verifier: Arc<dyn Verifier>,
@@ -264,11 +264,11 @@ struct ClusterVerifier {
     trust: NodeTrust,
 }
 
-/// What is said where there are no tokens of users.
+/// Refusal where there are no tokens of users.
 pub(crate) const NO_USER_TOKENS: &str = "this cluster has no tokens of users: AuthAltTypes=auth/jwt in slurm.conf, and a key (AuthAltParameters=jwt_key=), make some";
 
 impl ClusterVerifier {
-    /// Whose a token is. Whether it was made here, the channel shows that begins with the secret.
+    /// The owner of a token. Whether it was made here, the channel shows that begins with the secret.
     fn verify_user_token(&self, signed: &[u8]) -> Result<Verified, String> {
         let tokens = self.user_tokens.as_ref().ok_or(NO_USER_TOKENS)?;
         let (name, secret) = tokens.open(signed).map_err(|e| e.to_string())?;
@@ -381,7 +381,7 @@ fn token_user(asker: TokenAsker, user: Option<&str>) -> Result<User, Refusal> {
     let found = found.map_err(|e| invalid(format!("users are not looked up: {e}")))?;
     let is_asker = |found: &User| found.uid.as_raw() == asker.uid;
     let is_own = user.is_none() || found.as_ref().is_some_and(is_asker);
-    // Who has no right to it does not learn whether there is such a user.
+    // A user without the right to it does not learn whether there is such a user.
     if !asker.may_for_others && !is_own {
         return Err(rights::denied(AccessRequest::TokenOfOther));
     }

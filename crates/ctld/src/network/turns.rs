@@ -10,9 +10,9 @@ use tokio::sync::Semaphore;
 
 /// At the same time.
 pub(super) const TURNS_MAX: usize = 8;
-/// Those of one address.
+/// Verifications of one address.
 const OF_ADDRESS_MAX: usize = 4;
-/// Those of one network of IPv6 (64 bits), in which there may be one host with all addresses or a cluster.
+/// Verifications of one network of IPv6 (64 bits), in which there may be one host with all addresses or a cluster.
 const OF_NETWORK_MAX: usize = 6;
 
 /// See the module.
@@ -99,7 +99,7 @@ mod tests {
                 _ = &mut asked => panic!("it waits"),
                 _ = has_begun => {}
             }
-            // Who asked is gone.
+            // The client is gone.
         }
         let left = || turns.of_address(from).available_permits();
         assert_eq!((left(), turns.all.available_permits()), (3, 7));

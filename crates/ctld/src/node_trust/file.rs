@@ -11,7 +11,7 @@ use std::path::Path;
 
 /// Its name in `StateSaveLocation`.
 pub(super) const NAME: &str = "node_keys";
-/// What it begins with.
+/// The first line.
 const KIND: &str = "muster node keys 1";
 /// The word of an empty field.
 const NONE: &str = "-";

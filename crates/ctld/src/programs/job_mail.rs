@@ -37,7 +37,7 @@ pub(super) fn env_bytes(env: &[(String, String)]) -> usize {
     env.iter().map(of).sum()
 }
 
-/// What a variable takes beside its texts.
+/// The memory of a variable beside its texts.
 const VARIABLE_BYTES: usize = 2 * size_of::<String>();
 
 /// Arrays of which a mail has reported that a task began.

@@ -47,8 +47,8 @@ struct WatchedJob {
 }
 
 impl WatchedJob {
-    /// Whether what its times and mails follow from is what it was.
-    fn is_as_before(&self, job: &Job) -> bool {
+    /// Whether nothing that determines its mail times has changed.
+    fn has_same_times(&self, job: &Job) -> bool {
         let record = &self.record;
         Arc::ptr_eq(&record.spec, &job.spec)
             && record.start_time == job.start_time
@@ -63,7 +63,7 @@ impl LimitMails {
         let runs = job.state == JobState::Running && job.spec.mail.is_some();
         let mut kept = self.lock();
         let known = kept.jobs.get(&job.id);
-        if known.is_some_and(|watched| runs && watched.is_as_before(job)) {
+        if known.is_some_and(|watched| runs && watched.has_same_times(job)) {
             return false;
         }
         let had = kept.forget(job.id);

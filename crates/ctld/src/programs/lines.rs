@@ -14,7 +14,7 @@ const WAITING: ByteBounds = ByteBounds {
     all: 128 << 20,
     few: 1 << 20,
 };
-/// What a record takes beside its texts.
+/// The memory of a record beside its texts.
 const FIXED_BYTES: usize = 128;
 
 /// Where records go.
@@ -33,20 +33,20 @@ pub(super) struct WrittenLines {
 
 #[derive(Debug)]
 struct CompletionLine {
-    /// Whose job it was.
+    /// The job's owner.
     uid: u32,
     path: PathBuf,
     line: String,
 }
 
 impl CompletionLine {
-    /// What it takes.
+    /// The memory that it takes.
     fn bytes(&self) -> usize {
         self.path.as_os_str().len() + self.line.len() + FIXED_BYTES
     }
 }
 
-/// What waits, and how much was lost, by user.
+/// The waiting records, and the number of lost ones, by user.
 #[derive(Debug)]
 struct LineCounts {
     users: Mutex<HashMap<u32, UserLines>>,

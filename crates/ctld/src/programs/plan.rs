@@ -16,12 +16,12 @@ use std::time::Duration;
 
 /// How long `MailProg` may take.
 const MAIL_TIME_LIMIT: Duration = Duration::from_secs(120);
-/// What a waiting program takes in any case: its place in the queue and what it is allocated in.
+/// The memory of a waiting program in any case: its place in the queue and its allocations.
 const FIXED_BYTES: usize = 256;
 /// Bytes of a variable of which no more is kept where too much of a user's waits.
 const CUT_BYTES: usize = 256;
 
-/// Variables that are given whole or not at all: what is left of a list would name other nodes.
+/// Variables that are given whole or not at all: a shortened list would name other nodes.
 const NODE_LISTS: [&str; 2] = ["SLURM_JOB_NODELIST", "NODES"];
 
 /// See the module.

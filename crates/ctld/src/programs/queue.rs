@@ -102,7 +102,7 @@ impl ProgramQueue {
     }
 }
 
-/// What waits, in the order of the users' turns.
+/// The waiting programs, in the order of the users' turns.
 #[derive(Debug)]
 struct UserTurns {
     bounds: QueueBounds,
@@ -129,7 +129,7 @@ struct UserPrograms {
 #[derive(Debug)]
 struct WaitingProgram {
     plan: ProgramPlan,
-    /// What it counts beside its specification; absent if it is not counted.
+    /// The bytes that it counts beside its specification; absent if it is not counted.
     counted: Option<usize>,
 }
 
@@ -193,7 +193,7 @@ impl UserTurns {
         }
     }
 
-    /// Appends what is a user's; false if too much of it waits.
+    /// Appends a program of a user; false if too many of the user's wait.
     fn push(&mut self, uid: u32, plan: ProgramPlan) -> bool {
         let own = self.of_user.entry(uid).or_insert_with(|| UserPrograms {
             waiting: BTreeMap::new(),
@@ -265,7 +265,7 @@ impl UserTurns {
         self.of_user.remove(&uid);
     }
 
-    /// Takes what is next of the user whose turn it is.
+    /// Takes the next program of the user whose turn it is.
     fn pop(&mut self) -> Option<ProgramPlan> {
         let after = (Bound::Excluded(self.last), Bound::Unbounded);
         let next = self.of_user.range(after).next();

@@ -1,6 +1,6 @@
-//! What programs of the site get to know about a job, as it was when something happened to it. The texts are the
-//! specification's, which jobs of an array share: the environment of a program is made when it begins, so that none is kept
-//! for programs that wait.
+//! Data about a job for programs of the site, as the job was when the event happened. The texts are the specification's,
+//! which jobs of an array share: the environment of a program is made when it begins, so that none is kept for programs
+//! that wait.
 
 use super::variable;
 use crate::program_settings::ProgramSettings;

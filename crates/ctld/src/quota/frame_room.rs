@@ -1,5 +1,5 @@
-//! Room for large frames while they come and until they are answered. Each user has some alone, what is of middling size has
-//! some that large frames cannot take, and the rest is for all.
+//! Memory for large frames while they arrive and until they are answered. Each user has some alone, frames of middling size
+//! have some that large ones cannot take, and the rest is for all.
 
 use muster_model::limits::REQUEST_BYTES_MAX;
 use std::rc::Rc;

@@ -5,7 +5,7 @@ use super::{Pool, Settings, start};
 use muster_verifier::message::Report;
 use std::rc::Rc;
 
-/// Processes of new verifiers, one each, and what they have loaded.
+/// Processes of new verifiers, one each, and their reports about the files that they have loaded.
 pub(crate) struct Tried(Vec<(Settings, super::Worker, Report)>);
 
 impl Tried {

@@ -1,4 +1,4 @@
-//! What scripts see of the state: partitions, jobs, reservations and accounting, by Slurm's names of fields.
+//! The state as scripts see it: partitions, jobs, reservations and accounting, by Slurm's names of fields.
 
 use muster_core::decide::{means_all_components, unknown};
 use muster_core::policy::access;
@@ -113,8 +113,8 @@ pub(crate) fn require_job(state: &State, target: &JobTarget) -> Result<(), Refus
     }
 }
 
-/// What the jobs asked for that are named and that a user may change: a job, tasks of an array, a component or all of a
-/// heterogeneous job. What several have in common is there once.
+/// The specifications of the named jobs that a user may change: a job, tasks of an array, a component or all of a
+/// heterogeneous job. Equal ones are there once.
 pub(crate) fn specs_of(
     state: &State,
     identity: &Identity,
@@ -131,8 +131,8 @@ pub(crate) fn specs_of(
 }
 
 /// The records of jobs that a user wants to change and may, with what they asked for, each kind once: records with the same
-/// specification, state, limit, fixed priority and leave to be requeued are of one kind. Of what else differs, such as nodes and
-/// times, a script sees that of the first (docs/verifiers.md). Ended ones count only where there are no others.
+/// specification, state, limit, fixed priority and leave to be requeued are of one kind. Where other fields differ, such as
+/// nodes and times, a script sees the first record's (docs/verifiers.md). Ended ones count only where there are no others.
 ///
 /// # Errors
 /// They are of too many kinds for a script to see each.

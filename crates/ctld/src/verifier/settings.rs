@@ -1,4 +1,4 @@
-//! What verifiers a site has, and within what bounds they run.
+//! The verifiers of a site, and their bounds.
 
 use muster_conf::grid_engine::{self, Mapping};
 use muster_conf::verifier::{self, Bounds};
@@ -8,7 +8,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What a verifier is.
+/// The kind of a verifier.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Kind {
     /// job_submit.lua.
@@ -20,7 +20,7 @@ pub(crate) enum Kind {
 /// A verifier.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Settings {
-    /// What it is.
+    /// Its kind.
     pub(crate) kind: Kind,
     /// Its script or program.
     pub(crate) script: PathBuf,
@@ -32,13 +32,13 @@ pub(crate) struct Settings {
     pub(crate) time_limit: Duration,
     /// Memory of a process's script.
     pub(crate) memory_bytes: u64,
-    /// What it does not come to an end with passes.
+    /// Requests that it fails to verify pass.
     pub(crate) passes_on_failure: bool,
 }
 
 impl Settings {
-    /// Those of a configuration and of the files beside it, in order. What is wrong with these was found when the configuration
-    /// was checked.
+    /// The verifiers of a configuration and of the files beside it, in order. Errors of the files were found when the
+    /// configuration was checked.
     ///
     /// # Errors
     /// One of the files cannot be read.
@@ -78,7 +78,7 @@ impl Settings {
         self.kind == Kind::Lua
     }
 
-    /// What the log calls it.
+    /// Its name in the log.
     pub(crate) fn name(&self) -> &'static str {
         match self.kind {
             Kind::Lua => "job_submit/lua",

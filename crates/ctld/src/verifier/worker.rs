@@ -1,6 +1,6 @@
-//! A verifier process: how it is started, what is said to it and what it says. It runs as this process's user, with
-//! nothing of its environment and no descriptor but its connection, in a process group of its own, by which it is
-//! killed with all that the site's script has started.
+//! A verifier process: its start, its requests and its answers. It runs as this process's user, with nothing of its
+//! environment and no descriptor but its connection, in a process group of its own, by which it is killed with all
+//! processes of the site's script.
 
 use super::jsv_process::JsvProcess;
 use super::settings::{Kind, Settings};
@@ -65,7 +65,7 @@ impl WorkerConnection {
     }
 }
 
-/// Killed with what it has started when it is dropped.
+/// A process, which is killed with its children when it is dropped.
 pub(super) struct Process(Option<Child>);
 
 impl Process {
@@ -94,7 +94,7 @@ impl Drop for Process {
     }
 }
 
-/// Starts a process; what it says of its script. Blocks.
+/// Starts a process. Returns its report about its script. Blocks.
 ///
 /// # Errors
 /// Why there is none that can verify anything.

@@ -11,7 +11,7 @@ pub(super) fn encoded_bytes(value: &impl minicbor::Encode<()>) -> u64 {
     }
 }
 
-/// Counts what is written.
+/// Counts the bytes that are written.
 struct Counter(u64);
 
 impl minicbor::encode::Write for Counter {

@@ -1,5 +1,5 @@
-//! What the writer does for heterogeneous jobs: refuses those with `--immediate` that do not start, and tells nodes and clients of
-//! their components.
+//! Heterogeneous jobs in the writer: it refuses jobs with `--immediate` that do not start, and informs nodes and clients of their
+//! components.
 
 use super::Writer;
 use muster_core::state::State;

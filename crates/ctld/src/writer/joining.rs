@@ -1,5 +1,5 @@
-//! Nodes that no file names, and those that hosts take: what counts of what they say of themselves, from where they connect, and what
-//! becomes of their agents when they are deleted or given back.
+//! Nodes that no file names, and those that hosts take: which parts of their greetings count, their addresses, and the end of their
+//! agents when they are deleted or given back.
 
 use super::Writer;
 use crate::mail::ToLink;
@@ -22,7 +22,7 @@ pub(crate) fn with_addresses(mut writer: Writer, addresses: NodeAddresses) -> Wr
     writer
 }
 
-/// The node that greets: one that is known, or that joins by what it says of itself.
+/// The node of a greeting: a known one, or one that joins by its description of itself.
 pub(super) fn node_of(
     writer: &mut Writer,
     hello: &NodeHello,
@@ -49,7 +49,7 @@ pub(super) fn node_of(
     node.ok_or_else(|| RefusalCode::InvalidNode.into())
 }
 
-/// Makes a node by what it says of itself. Its agent has proved that it is root's on its host, as that of each node.
+/// Makes a node from its description of itself. Its agent has proved that it is root's on its host, as that of each node.
 fn join(
     writer: &mut Writer,
     name: &str,
@@ -102,8 +102,7 @@ fn what_counts(name: &str, said: &NodeConfig) -> NodeConfig {
     config
 }
 
-/// What follows from durable events about such nodes: agents of those that were deleted end, as their nodes would join again
-/// otherwise.
+/// Follows durable events about such nodes: agents of deleted nodes end, as their nodes would join again otherwise.
 pub(super) fn follow(writer: &mut Writer, events: &[Event]) {
     let mut has_changed = false;
     for event in events {

@@ -1,4 +1,4 @@
-//! What leaves the controller for nodes: orders, and what a node needs to know of a job that it becomes part of.
+//! Messages of the controller to nodes: orders, and data of a job that a node becomes part of.
 
 use super::{Writer, components};
 use crate::mail::ToLink;

@@ -1,7 +1,7 @@
-//! Messages that wait for the writer. Those of the controller itself, of root and SlurmUser go first, as they came. Nodes take turns
-//! with what they say, and users with their commands, by what these cost in events, bytes, orders to nodes and time. A turn has
-//! room for so much of either, so that what one node or user sends waits for itself and not others for it, nor users for nodes.
-//! What one of them sends keeps its order.
+//! Messages that wait for the writer. Those of the controller itself, of root and SlurmUser go first, in the order of their
+//! arrival. Nodes take turns with their reports, and users with their commands, by their cost in events, bytes, orders to nodes
+//! and time. A turn has a bound for either, so that a node or user with many messages waits itself, and neither others nor the
+//! other side wait for it. Messages of one sender keep their order.
 
 use crate::mail::ToWriter;
 use crate::reply::ReplyTo;
@@ -22,10 +22,10 @@ pub(super) const NODES_COST_MAX: u64 = 4096;
 /// Bytes that cost as much as an event.
 const BYTES_PER_EVENT: u64 = 4 << 10;
 /// Microseconds that cost as much as an event: a submission takes less than its events cost, so that time counts only where a
-/// command takes more of it than what it changes explains.
+/// command takes more of it than its changes explain.
 const MICROS_PER_EVENT: u128 = 10;
 
-/// Who takes turns with others of the kind.
+/// A sender that takes turns with others of its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MessageSource {
     /// A user who has limits.
@@ -34,24 +34,24 @@ pub(super) enum MessageSource {
     Node(NodeIdx),
 }
 
-/// Who is charged for a message.
+/// The sender that is charged for a message.
 pub(super) struct Charge {
     source: MessageSource,
     bytes: u64,
 }
 
 impl Charge {
-    /// Who that is.
+    /// The sender.
     #[cfg(test)]
     pub(super) fn source(&self) -> MessageSource {
         self.source
     }
 }
 
-/// What a command has cost the writer.
+/// The cost of a command for the writer.
 #[derive(Clone, Copy)]
 pub(super) struct Cost<'a> {
-    /// What it changed.
+    /// Its events.
     pub(super) events: &'a [Event],
     /// Orders for nodes that follow from it.
     pub(super) orders: usize,
@@ -143,7 +143,7 @@ impl Queue {
         self.spent_by_nodes.saturating_add(uncharged) < NODES_COST_MAX
     }
 
-    /// What is left of a node's message waits for the next turn, before all else that the node says.
+    /// Puts the rest of a node's message back for the next turn, before all other messages of the node.
     pub(super) fn put_back(&mut self, node: NodeIdx, rest: ToWriter) {
         self.nodes.put_back(node, rest);
         self.spent_by_nodes = self.spent_by_nodes.max(NODES_COST_MAX);
@@ -160,7 +160,7 @@ impl Queue {
     }
 }
 
-/// Who takes turns with a message, if it does not go first. A node that nobody knows yet is one of the first.
+/// The sender that takes turns with a message, if it does not go first. A node that is not known yet is one of the first.
 fn source(message: &ToWriter, state: &State) -> Option<MessageSource> {
     match message {
         ToWriter::User {

@@ -1,6 +1,5 @@
-//! What the writer sends to the replica. The bytes of it that wait there are bounded: a replica that does not go on, because a disk
-//! keeps accounting waiting, would otherwise let the writer fill the memory. Then the writer waits, and with it all that is to be
-//! acknowledged.
+//! Messages of the writer to the replica. Their bytes are bounded: a replica that does not go on, because a disk keeps accounting
+//! waiting, would otherwise let the writer fill the memory. Then the writer waits, and with it all acknowledgements.
 
 use crate::backlog::Backlog;
 use crate::mail::ToReplica;

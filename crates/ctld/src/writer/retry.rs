@@ -1,8 +1,8 @@
 //! Turns that fail. Where a decision panics and has changed nothing, its command is refused and the turn goes on. Where
-//! the state may be half changed, or the journal does not take the turn, the whole turn is abandoned: nothing of it was
-//! acknowledged. The state is rebuilt as of the last commit, all agents connect again and repeat what was not
-//! acknowledged, as after a restart; then the commands are decided again, one in a turn, without the one that is to
-//! blame. That one is refused and kept in quarantine.
+//! the state may be half changed, or the journal does not take the turn, the whole turn is abandoned: none of its
+//! commands was acknowledged. The state is rebuilt as of the last commit, all agents connect again and repeat their
+//! unacknowledged reports, as after a restart; then the commands are decided again, one in a turn, without the culprit,
+//! which is refused and kept in quarantine.
 
 use super::{Decided, Failure, NewConfig, Outbox, Rebuild, Stage, Work, Writer};
 use crate::failure::{Panicked, caught};
@@ -62,7 +62,7 @@ const RECORD_MARGIN: u64 = 64 << 10;
 #[derive(Default)]
 pub(super) struct Retry {
     pub(super) rebuild: Option<Rebuild>,
-    /// Turns that take one message at most, until what was in the failed turn is decided.
+    /// Turns that take one message at most, until all messages of the failed turn are decided.
     careful: usize,
     /// The next turn takes no message at all.
     alone: bool,
@@ -125,7 +125,7 @@ impl Retry {
 }
 
 impl Writer {
-    /// Refuses what was being decided, if its panic changed nothing; false if the turn must be abandoned.
+    /// Refuses the current command, if its panic changed nothing; false if the turn must be abandoned.
     pub(super) fn refuse_current(
         &mut self,
         Panicked(why): &Panicked,
@@ -193,7 +193,7 @@ impl Writer {
         After::Again
     }
 
-    /// Every agent connects again, and repeats what was not acknowledged.
+    /// Every agent connects again, and repeats its unacknowledged reports.
     fn drop_links(&mut self) {
         for (_, link) in self.links.drain() {
             let _ = link.send.send(ToLink::Replaced);
@@ -202,7 +202,7 @@ impl Writer {
         self.retry.nodes_are_missed = true;
     }
 
-    /// Puts what was in a failed turn before everything else.
+    /// Queues the messages of a failed turn before all others.
     fn again(&mut self, work: Work, culprit: Culprit) {
         let mut first: Vec<ToWriter> = Vec::new();
         if let Culprit::Job(job) = culprit {
@@ -242,7 +242,7 @@ impl Writer {
         }
     }
 
-    /// Answers and keeps what is to blame; why the process must end, if it must.
+    /// Answers and keeps the culprit. Returns why the process must end, if it must.
     fn judge(
         &mut self,
         culprit: &Culprit,
@@ -363,7 +363,7 @@ impl Writer {
             .collect()
     }
 
-    /// Why a command is refused before it is decided: a record of the journal could not hold what it brings.
+    /// The refusal of a command before it is decided, if a record of the journal could not hold its data.
     pub(super) fn too_large(&self, command: &UserCommand) -> Option<Refusal> {
         let blobs = match command {
             UserCommand::Submit { blobs, .. } | UserCommand::SubmitHet { blobs, .. } => blobs,

@@ -11,7 +11,7 @@ use muster_model::job::ArrayRole;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::spec::JobKind;
 
-/// Bytes of the journal beside an event: the head of its record, and what is left over at the end of a block.
+/// Bytes of the journal beside an event: the head of its record, and the unused end of a block.
 const RECORD_BYTES: u64 = 64;
 
 /// Why a command with these events must be refused now, if it must.
@@ -29,9 +29,9 @@ pub(super) fn check(reserve: &Reserve, kept: Kept, events: &[Event]) -> Result<(
     }
 }
 
-/// What a command leaves of the space that is kept. An array has so many tasks that who ends them one by one could use up what
-/// reports of nodes need; root can always end them. So can the controller, but where it ends what a user had held, `because_of`,
-/// that is as if the user ended it.
+/// The part of the reserved space that a command must leave. A user who ends the tasks of an array one by one could use up the
+/// space for reports of nodes; root can always end them. So can the controller, but where it ends a job that a user had held
+/// (`because_of`), that counts as if the user ended it.
 pub(super) fn kept(
     state: &State,
     identity: &Identity,

@@ -12,8 +12,8 @@ const NOTIFY: WarnSignal = WarnSignal {
     batch_only: true,
 };
 
-/// What a job has of an attribute; nothing where its user said nothing. `given` names attributes that the user named among those
-/// that each job has.
+/// A job's value of an attribute; none where its user gave none. `given` names attributes that the user named among those that
+/// each job has.
 pub(super) fn value(spec: &JobSpec, name: &str, site: &Site, given: &[String]) -> Option<String> {
     let is_given = given.iter().any(|own| own == name);
     let flag = |on: bool| Some(if on { "y" } else { "n" }.to_owned());
@@ -110,7 +110,7 @@ fn mail(spec: &JobSpec) -> Option<(String, String)> {
             all.sort_unstable();
             all.into_iter().collect()
         }
-        // What has no letter is seen all the same.
+        // A kind without a letter is seen all the same.
         None => kinds.clone(),
     };
     Some((kinds, user.clone()))

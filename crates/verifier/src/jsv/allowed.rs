@@ -1,5 +1,5 @@
-//! What a change of a job changes, as options of qalter, so that a site whose verifier sees submissions can say which of them
-//! users may still change (`jsv_allowed_mod`).
+//! The changes of a job as options of qalter, so that a site whose verifier sees submissions can say which of them users may
+//! still make (`jsv_allowed_mod`).
 
 use muster_model::command::JobUpdate;
 use muster_model::grid_engine as marks;

@@ -5,7 +5,7 @@ use muster_model::grid_engine as marks;
 use muster_model::index_set::IndexSet;
 use muster_model::spec::{JobSpec, ResourceAsk};
 
-/// What a user asked for.
+/// The layout of tasks that a user asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
     /// Nothing.
@@ -60,7 +60,7 @@ impl Layout {
     }
 }
 
-/// Of what is asked for, the layout alone.
+/// Of a request, the layout alone.
 pub(crate) fn of_ask(ask: &ResourceAsk) -> ResourceAsk {
     ResourceAsk {
         min_nodes: ask.min_nodes,

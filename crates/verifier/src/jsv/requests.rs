@@ -1,4 +1,4 @@
-//! `l_hard`: all that a job asks for, as names and values, from what it really asks for and not from what its client says of it.
+//! `l_hard`: all requests of a job, as names and values, from its specification and not from its client's text.
 
 use super::{Site, complex_of, set_mark};
 use muster_conf::grid_engine::resources::Resources;
@@ -25,7 +25,7 @@ pub(crate) struct Request {
     pub(crate) things: Vec<Thing>,
 }
 
-/// What requests with different keys may be for.
+/// A device or license; requests with different keys may be for the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Thing {
     Device(String),
@@ -207,7 +207,7 @@ impl Requests<'_> {
     }
 }
 
-/// What a job asks for.
+/// The requests of a job.
 pub(crate) fn of(spec: &JobSpec, site: &Site) -> Vec<Request> {
     let mut requests = Requests {
         site,
@@ -242,7 +242,7 @@ pub(crate) fn of(spec: &JobSpec, site: &Site) -> Vec<Request> {
     requests.all
 }
 
-/// What an element of a class asks for.
+/// The request of an element of a class.
 ///
 /// # Errors
 /// No job can ask for it.
@@ -372,7 +372,7 @@ pub(super) fn are_requests_of(list: &str, spec: &JobSpec, site: &Site) -> bool {
         if put(&mut blank, &element, site).is_err() {
             return false;
         }
-        // What asks for nothing has no other name.
+        // An element that asks for nothing has no other name.
         let own = of_element(&element, site).unwrap_or_else(|_| Request {
             key: key.clone(),
             value: value.clone().unwrap_or_default(),

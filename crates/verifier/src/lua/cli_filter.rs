@@ -12,7 +12,7 @@ use std::rc::Rc;
 const SETUP: &str = "slurm_cli_setup_defaults";
 const PRE: &str = "slurm_cli_pre_submit";
 const POST: &str = "slurm_cli_post_submit";
-/// Field of the metatable of `options`: a function that gives what was given as JSON.
+/// Field of the metatable of `options`: a function that returns the given options as JSON.
 const GIVEN: &str = "muster_given";
 /// Where `slurm.cli_store` keeps what a script gives it.
 const STORED: &str = "muster stored";
@@ -75,7 +75,7 @@ impl CliScript {
         }
     }
 
-    /// Calls a function with the options, and gives what it has made of them.
+    /// Calls a function with the options, and returns its changes of them.
     fn with_options(
         &self,
         name: &str,

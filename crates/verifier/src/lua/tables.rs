@@ -11,9 +11,9 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Where tables that are made when they are needed keep what they became.
+/// Where tables that are made when they are needed keep their contents.
 const LOADED: &str = "muster loaded";
-/// Fields of `job_desc` that accounting knows, by what they are there.
+/// Fields of `job_desc` that accounting knows, by their names there.
 const BY_ACCOUNTING: [&str; 5] = [
     "default_account",
     "default_qos",
@@ -117,7 +117,7 @@ pub(super) fn description(
     Ok(table)
 }
 
-/// What accounting says of the user's association in the job's account and partition.
+/// The user's association in the job's account and partition, from accounting.
 fn by_accounting(
     lua: &Lua,
     shared: &Rc<Shared>,

@@ -136,7 +136,7 @@ pub(super) fn add(
     changes.collect()
 }
 
-/// Changes clusters: of the controller's own one what is set for `root`.
+/// Changes clusters: of the controller's own one the settings for `root`.
 pub(super) fn modify(
     state: &State,
     names: &[String],

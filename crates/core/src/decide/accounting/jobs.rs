@@ -83,12 +83,12 @@ pub(super) fn note(
             let text = format!("{name} is not a job number");
             Refusal::new(RefusalCode::InvalidJobId, text)
         })?);
-        // The store has room for fewer numbers than there are, and what it refuses would never be written.
+        // The store has room for fewer numbers than there are, and a number that it refuses would never be written.
         if job.0 >= state.next_job_id && job.0 > RESERVED_MAX {
             let text = format!("no job has the number {job} yet");
             return Err(Refusal::new(RefusalCode::InvalidJobId, text));
         }
-        // One that may not be seen is like one that is not there: the store changes what is the user's.
+        // A job that may not be seen is like one that is not there: the store changes the user's own.
         let known = state.jobs.get(&job).filter(|job| scope.has(job));
         if known.is_some_and(|job| !job.state.is_ended()) {
             return Err(Refusal::new(

@@ -12,7 +12,7 @@ pub(super) fn folded(all: &Accounts, edit: &AccountsEdit) -> AccountsEdit {
     let account = |name: &mut String| *name = all.account_key(name);
     let user = |name: &mut String| *name = all.user_key(name);
     let qos = |name: &mut String| *name = all.qos_key(name);
-    // What is named again is done once.
+    // Repeated names are taken once.
     let each = |list: &mut Vec<String>, fold: &dyn Fn(&mut String)| {
         list.iter_mut().for_each(fold);
         let mut named = HashSet::new();
@@ -89,7 +89,7 @@ pub(super) fn folded(all: &Accounts, edit: &AccountsEdit) -> AccountsEdit {
             each(names, &|name: &mut String| *name = name.to_lowercase())
         }
     }
-    // What is named again is done once.
+    // Repeated names are taken once.
     let mut named = HashSet::new();
     edit.names.retain(|name| named.insert(name.clone()));
     edit
@@ -139,7 +139,7 @@ fn shortened(mut text: String) -> String {
     text
 }
 
-/// What sacctmgr calls the edit.
+/// The name of the edit in sacctmgr.
 fn action(state: &State, edit: &AccountsEdit) -> &'static str {
     let is_known = |name: &String| state.accounts.users.contains_key(name);
     match &edit.ask {

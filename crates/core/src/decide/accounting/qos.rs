@@ -69,7 +69,7 @@ pub(super) fn reset_usage(state: &State, names: &[String]) -> Result<Vec<Account
     Ok(concerned.cloned().map(AccountsChange::ScopeReset).collect())
 }
 
-/// Who may preempt whom has no circles: each would make room for the other for ever.
+/// Preemption of QOS has no circles: each would make room for the other for ever.
 pub(super) fn check_no_circle(state: &State, changes: &[AccountsChange]) -> Result<(), Refusal> {
     let mut lists: BTreeMap<&str, &[String]> = BTreeMap::new();
     for qos in state.accounts.qos.values() {

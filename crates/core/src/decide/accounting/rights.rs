@@ -1,6 +1,7 @@
-//! Who may make which edit of accounting. An operator may make all but those of QOS and of admin levels; a coordinator
-//! adds accounts and users below the accounts that are his and sets what they may use, within what these accounts may;
-//! a user chooses its own defaults. What a coordinator may not do to one of the entities named is refused for all.
+//! The right to each edit of accounting. An operator may make all but those of QOS and of admin levels; a coordinator
+//! adds accounts and users below the accounts that are his and sets their shares and limits, within those of the
+//! accounts; a user chooses its own defaults. An edit of several entities that a coordinator may not make for one of
+//! them is refused for all.
 
 use super::users::{accounts_of, added_to, user};
 use super::{Records, parent_or_root};
@@ -104,7 +105,7 @@ pub(super) fn check(
                     asker.require(AccessRequest::ModifyUserTerms)
                 };
             }
-            // Who may change nothing of it gets no other refusal, which would say what others have.
+            // A user without any right to it gets no other refusal, which would reveal others' associations.
             edit.names.iter().try_for_each(|name| {
                 let changed: Vec<&String> = accounts_of(records, name, accounts).collect();
                 asker.require_accounts(AccessRequest::ModifyUserTerms, changed.into_iter())
@@ -123,7 +124,7 @@ pub(super) fn check(
         AccountsAsk::DeleteUsers { accounts, .. } => edit.names.iter().try_for_each(|name| {
             let left: Vec<&String> = accounts_of(records, name, accounts).collect();
             let known = state.accounts.users.get(name);
-            // With the record go its level and what it coordinates.
+            // With the record go its level and the accounts that it coordinates.
             if let Some(gone) = known.filter(|user| left.len() == user.account_names().len()) {
                 asker.check_level_of(gone)?;
                 if !gone.coordinates.is_empty() {
@@ -173,14 +174,14 @@ pub(super) fn check(
     }
 }
 
-/// What the user who asks for an edit gives QOS by.
+/// The source of the QOS that the user who asks for an edit may give.
 #[derive(Clone, Copy)]
 enum QosSource {
     /// An association of its own gets none from itself: a list of one partition may be shorter than that of all.
     Nobody,
     /// The account's list, as others who are added to the account have it.
     Coordinator,
-    /// What its own associations have.
+    /// The QOS of its own associations.
     Associations,
 }
 
@@ -240,7 +241,7 @@ impl<'a> Asker<'a> {
         }
     }
 
-    /// Who gives or takes a record that has a level gives or takes the level.
+    /// Giving or taking a record that has a level is giving or taking the level.
     fn check_level_of(&self, user: &User) -> Result<(), Refusal> {
         match user.admin_level.as_str() {
             "" | "None" => Ok(()),
@@ -324,7 +325,7 @@ impl<'a> Asker<'a> {
             (None, _) if terms.qos_delta.more.contains(qos) => true,
             (None, _) if terms.qos_delta.less.contains(qos) => false,
             (None, Some(list)) => list.contains(qos),
-            // Where nothing is set, all may be had; what is added alone is a list.
+            // Without a list, all may be had; an added QOS alone is a list.
             (None, None) => terms.qos_delta == QosDelta::default() || qos == NORMAL,
         };
         let is_gained = |qos: &&String| allows(after, qos) && !allows(before, qos);
@@ -411,8 +412,8 @@ impl<'a> Asker<'a> {
         )
     }
 
-    /// What a coordinator sets for an association of this account, or of an account under it, is within what the account
-    /// has.
+    /// A coordinator's terms for an association of this account, or of an account under it, are within the account's
+    /// own.
     fn check_terms(&self, account: &str, terms: &TermsAsk) -> Result<(), Refusal> {
         if access::may(self.state, self.identity, AccessRequest::ModifyUserTerms) {
             return Ok(());

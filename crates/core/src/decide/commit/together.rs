@@ -9,7 +9,7 @@ use muster_model::job::{Allocation, Job};
 use muster_model::node::Node;
 use std::collections::BTreeMap;
 
-/// Starts all components of a heterogeneous job, or none if one of them cannot have what was planned for it.
+/// Starts all components of a heterogeneous job, or none if one of them cannot have its planned allocation.
 pub(super) fn start(draft: &mut Draft<'_>, place: HetPlace, mut planned: Vec<PlannedStart>) {
     let all = place.ids().all(|id| planned.iter().any(|p| p.job == id));
     if !all || planned.len() != place.size as usize {

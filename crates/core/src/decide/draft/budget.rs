@@ -17,16 +17,16 @@ const EVENTS_PER_RECORD: u64 = 16;
 /// Events of a user's command, however few jobs and nodes there are.
 pub(super) const EVENTS_LEAST: u64 = 1 << 18;
 
-/// What of a command has bounds.
+/// The bounded properties of a command.
 #[derive(Clone, Copy)]
 pub(in crate::decide) enum EventBounds {
     /// The bytes that its events carry.
     Bytes,
-    /// Those, and how many events there are.
+    /// Bytes, and the number of events.
     BytesAndEvents,
 }
 
-/// What a command may still write.
+/// The bytes and events that a command may still write.
 pub(super) struct EventBudget {
     most_events: u64,
     events: u64,

@@ -48,7 +48,7 @@ impl Use {
 /// A node that the draft has to do with.
 #[derive(Default)]
 struct DraftedNode {
-    /// What is not in the copy because there is none yet.
+    /// The use that is not in the copy because there is none yet.
     first: Option<Use>,
     more: Vec<Use>,
     /// In a box: most drafts have one, and a tree has room for many.

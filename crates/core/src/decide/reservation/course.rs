@@ -9,7 +9,7 @@ use muster_model::reservation::{Flags, Reservation};
 use muster_model::time::Timestamp;
 use std::sync::Arc;
 
-/// Begins and ends what is due. Comes after the time limits, which a reservation's end sets.
+/// Begins and ends reservations that are due. Comes after the time limits, which a reservation's end sets.
 pub(in super::super) fn tick(draft: &mut Draft<'_>) {
     let now = draft.now;
     let due: Vec<Reservation> = draft

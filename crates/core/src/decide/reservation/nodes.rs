@@ -162,7 +162,7 @@ pub(super) fn replacements(draft: &Draft<'_>, known: &Reservation) -> Option<Vec
     if good.len() == wanted && all.len() == wanted {
         return None;
     }
-    // Those that run jobs of it stay until others take their place.
+    // Nodes that run jobs of it stay until others take their place.
     let fresh = candidates(draft, known)
         .into_iter()
         .filter(|idx| !all.contains(idx) && of_use(idx))

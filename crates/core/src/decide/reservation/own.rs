@@ -35,7 +35,7 @@ fn refuse<T>(why: &str) -> Result<T, Refusal> {
     Err(Refusal::new(RefusalCode::AccessDenied, detail))
 }
 
-/// What is asked for, with the partition that it is in: the default one if none is named.
+/// The request, with the partition that it is in: the default one if none is named.
 ///
 /// # Errors
 /// It is more than users may have.
@@ -208,7 +208,7 @@ pub(super) fn check_limits(
             user: other.users.first().cloned().unwrap_or_default(),
             ..Identity::default()
         };
-        // Who has no association any more counts for nobody else.
+        // A reservation whose owner has no association any more counts for no other.
         let Ok(job) = job_of(draft, &owner, other) else {
             continue;
         };
@@ -254,7 +254,7 @@ fn reserved_cpus(reservation: &Reservation) -> u32 {
     cpus.map(CpuSet::len).fold(0, u32::saturating_add)
 }
 
-/// What a job asks for that has so many CPUs in a reservation.
+/// The request of a job with that many CPUs in a reservation.
 fn spec_of(
     draft: &Draft<'_>,
     identity: &Identity,

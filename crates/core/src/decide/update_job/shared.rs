@@ -1,5 +1,5 @@
-//! What an update says whatever job it is about, worked out once for all jobs of a command: an array may have thousands of
-//! tasks with records of their own. Decides nothing of a single job.
+//! The parts of an update that do not depend on the job, computed once for all jobs of a command: an array may have
+//! thousands of tasks with records of their own. Decides nothing of a single job.
 
 use crate::decide::draft::Draft;
 use crate::decide::{ask, dependency, resize, submit, target};
@@ -22,9 +22,9 @@ const ASKS_KEPT: usize = 16;
 const COMPARED_MAX: u64 = 1 << 20;
 /// Bytes of a piece of text.
 const PIECE_BYTES: u64 = 256;
-/// What a request counts however few nodes there are.
+/// The least that a request counts, however few nodes there are.
 const COMPARED_LEAST: u64 = 64;
-/// What a look at the limits of a job counts: a few maps are searched.
+/// The count of a check of a job's limits: a few maps are searched.
 const COMPARED_LIMITS: u64 = 4;
 
 /// A request that was checked.
@@ -43,7 +43,7 @@ pub(super) struct SharedUpdate<'a> {
     licenses: OnceCell<Result<(), Refusal>>,
     compared_ask: RefCell<Option<ResourceAsk>>,
     asks: RefCell<VecDeque<CheckedAsk>>,
-    /// What it counts for each specification that is made by it.
+    /// The count of each specification that is made by it.
     pieces: OnceCell<u64>,
     there: RefCell<AmountsThere>,
     compared: Cell<u64>,
@@ -65,7 +65,7 @@ impl<'a> SharedUpdate<'a> {
         }
     }
 
-    /// What of it is a change of a job: what it says of the nodes of one that runs is none of what that asked for.
+    /// The part of it that changes a job: changes of the nodes of a running job are none of its request.
     pub(super) fn about(&self, job: &Job) -> &JobUpdate {
         if job.phase() == Phase::Pending {
             return self.update;
@@ -127,7 +127,7 @@ impl<'a> SharedUpdate<'a> {
         ))
     }
 
-    /// Whether what it says may bring a job under other limits, or over one.
+    /// Whether it may bring a job under other limits, or over one.
     pub(super) fn changes_limits(&self) -> bool {
         let update = self.update;
         update.account.is_some()
@@ -143,8 +143,8 @@ impl<'a> SharedUpdate<'a> {
         self.charge(COMPARED_LIMITS)
     }
 
-    /// What partitions have, to work out priorities of jobs of these specifications. Counts what is worked out in each partition that they
-    /// name; what those have is worked out once for a command.
+    /// The amounts of partitions, for priorities of jobs of these specifications. Counts the work for each partition that they
+    /// name; the amounts are computed once for a command.
     pub(super) fn amounts_there(
         &self,
         specs: &[&JobSpec],
@@ -166,7 +166,7 @@ impl<'a> SharedUpdate<'a> {
         self.charge(spec_bytes(old) / PIECE_BYTES)
     }
 
-    /// Whether what it says is checked in each partition of a job.
+    /// Whether its values are checked in each partition of a job.
     fn looks_at_partitions(&self) -> bool {
         let update = self.update;
         let accounted = [&update.account, &update.qos, &update.wckey];
@@ -176,7 +176,7 @@ impl<'a> SharedUpdate<'a> {
             || accounted.iter().any(|given| given.is_some())
     }
 
-    /// Whether two specifications are equal that are kept apart. Counts what was compared of equal ones; others are made anew,
+    /// Whether two specifications that are stored apart are equal. Counts the comparison of equal ones; others are made anew,
     /// and counted then.
     pub(super) fn are_equal(&self, known: &JobSpec, other: &JobSpec) -> Result<bool, Refusal> {
         self.charge(0)?;

@@ -1,4 +1,4 @@
-//! What the audit log says of a command: the object and the changed keys with their values, and whether it reaches beyond
+//! Lines of the audit log for commands: the object and the changed keys with their values, and whether it reaches beyond
 //! one's own jobs. Texts of users are cut and escaped, so that none makes a line of its own.
 
 mod changes;

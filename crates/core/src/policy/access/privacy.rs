@@ -1,6 +1,6 @@
-//! `PrivateData`: what of others is not shown to ordinary users. Operators and above see everything, coordinators what
-//! belongs to their accounts, owners what is their own. The controller's answers are filtered with these, before they
-//! are written; nothing is left to commands.
+//! `PrivateData`: records of others that are not shown to ordinary users. Operators and above see everything,
+//! coordinators the jobs and users of their accounts, owners their own. The controller's answers are filtered with
+//! these, before they are written; commands filter nothing.
 
 use super::role_of;
 use crate::state::State;
@@ -84,7 +84,7 @@ impl JobScope {
         }
     }
 
-    /// What of a node tells of jobs is left out for those that are not among them.
+    /// The fields of a node that reveal jobs are left out for users that may not see these jobs.
     pub fn redact_node(&self, state: &State, node: &mut Node) {
         let JobScope::Of { uid, .. } = self else {
             return;
@@ -94,7 +94,7 @@ impl JobScope {
     }
 }
 
-/// What of a state someone may see, for texts that are made of many parts of it.
+/// The parts of a state that a user may see, for texts that are made of many of them.
 #[derive(Clone, Debug)]
 pub struct View<'v> {
     state: &'v State,

@@ -31,7 +31,7 @@ impl State {
         }
         let group = accrual_group(self, job);
         let room = accrual_room(self, &accrual_scopes(self, &group), &BTreeMap::new())?;
-        // Those of its kind that wait already come before it.
+        // Jobs of its kind that wait already come before it.
         let room = match self.accrual_waiting.contains_key(&group) {
             true => 0,
             false => room,
@@ -46,7 +46,7 @@ impl State {
         }))
     }
 
-    /// What a record that changed its QOS or account gains from now on: it gets its turn there.
+    /// The age of a record that changed its QOS or account: it gets its turn there.
     pub(crate) fn accrual_in_new_group(&self, before: &AccrualGroup, job: &Job) -> bool {
         accrual_is_limited(self) && job.is_startable() && accrual_group(self, job) != *before
     }
@@ -152,8 +152,8 @@ fn accrual_scopes(state: &State, group: &AccrualGroup) -> Vec<Scope> {
     own.into_iter().chain(above).collect()
 }
 
-/// How many more may gain age, given what was handed out beside what the state knows; `None` without a limit. What
-/// a QOS limits its associations do not limit as well.
+/// How many more may gain age, given the jobs that got a turn beside the state's counts; `None` without a limit. A
+/// limit of a QOS replaces those of its associations.
 fn accrual_room(state: &State, scopes: &[Scope], given: &BTreeMap<Scope, u32>) -> Option<u32> {
     let mut room: Option<u32> = None;
     let (mut group, mut each) = (false, false);

@@ -20,7 +20,7 @@ pub fn amounts(alloc: &Allocation) -> TresAmounts {
     out
 }
 
-/// Those of an allocation with which a job would start.
+/// The amounts of an allocation with which a job would start.
 pub fn amounts_to_start(state: &State, job: &Job, alloc: &Allocation) -> TresAmounts {
     let cpus = cpus_counted(state, job, alloc);
     let mut out = resources(alloc, cpus.unwrap_or_else(|| alloc.cpus()));
@@ -45,8 +45,8 @@ pub(crate) fn note_counts(state: &State, job: &Job, alloc: &mut Allocation) {
     alloc.billing_milli = u64::try_from(billed).unwrap_or(u64::MAX);
 }
 
-/// The CPUs that count, if these are not those that the job has: what it keeps for the system on its nodes
-/// (`--core-spec`, `--thread-spec`) nobody else can have, and it pays for it.
+/// The CPUs that count, if these are not the job's: no other job can have those that it keeps for the
+/// system on its nodes (`--core-spec`, `--thread-spec`), and it pays for them.
 fn cpus_counted(state: &State, job: &Job, alloc: &Allocation) -> Option<u64> {
     let ask = &job.spec.ask;
     let is_asked = ask.core_spec.is_some() || ask.thread_spec.is_some();
@@ -95,7 +95,7 @@ pub fn license_name(name: &str) -> String {
     format!("license/{name}").to_ascii_lowercase()
 }
 
-/// What an hour of such resources counts in a partition, in thousandths: CPUs, or what `TRESBillingWeights` says.
+/// The charge of an hour of such resources in a partition, in thousandths: CPUs, or by `TRESBillingWeights`.
 fn units_milli(state: &State, partition: &str, tres: &TresAmounts) -> u64 {
     let weights = state
         .partition(partition)
@@ -110,7 +110,7 @@ fn units_milli(state: &State, partition: &str, tres: &TresAmounts) -> u64 {
         let name = name.to_ascii_lowercase();
         let amount = match name.as_str() {
             "cpu" | "mem" | "node" => of(&name),
-            // What the whole cluster has counts beside the most of what nodes have.
+            // Resources of the whole cluster count beside the most of those of nodes.
             license if license.starts_with("license/") => {
                 beside += of(license) * weight;
                 continue;

@@ -19,7 +19,7 @@ pub(crate) fn fold_names(state: &mut State) {
     });
 }
 
-/// Moves all that a user has used to its new name, beside what is there under that name. Call it while the record has the old one.
+/// Moves all that a user has used to its new name, beside the use under that name. Call it while the record has the old one.
 pub(crate) fn rename_use(state: &mut State, from: &str, to: &str) {
     move_limit_use(state, |accounts, name| {
         (kept_name(accounts, name) == from).then(|| to.to_owned())

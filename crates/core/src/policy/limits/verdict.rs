@@ -184,7 +184,7 @@ impl Check<'_> {
         for TresAmount { name, amount: most } in limits {
             let asked = self.start.tres.get(name).unwrap_or(0);
             let (used, more) = used(name, asked);
-            // Who asks for none of it is not kept back by others that have too much.
+            // A job that asks for none of it is not kept back by others that have too much.
             self.look(rule, name, Some(*most), used, more, |most| {
                 asked > 0 && used.saturating_add(more) > most
             });
@@ -276,7 +276,7 @@ impl Check<'_> {
         self.each(LimitRule::PerNode, &limits.max_tres_node, |_, asked| {
             (0, asked.div_ceil(nodes))
         });
-        // Less than all that it would have tells nothing of what it has at least.
+        // Less than all of it does not show the least that it has.
         let whole = self.start.tres.get("mem").is_some();
         for min in limits.min_tres.iter().filter(|_| whole) {
             let has = self.start.tres.get(&min.name).unwrap_or(0);
@@ -335,8 +335,7 @@ impl State {
         self.over_limit(job, &job.partition, &tres, Beside::Nothing, now)
     }
 
-    /// The limit that keeps a job from starting with so much in that partition, given what is in use beside what the
-    /// state knows.
+    /// The limit that keeps a job from starting with so much in that partition, given the use beside the state's.
     pub fn start_limit(
         &self,
         job: &Job,
@@ -387,8 +386,8 @@ impl State {
         None
     }
 
-    /// Those that have used all that they may in the course of time: their jobs are ended, unless none is started that
-    /// could come to that (`safe`).
+    /// Scopes that have used all that they may in the course of time: their jobs are ended, unless none is started
+    /// that could come to that (`safe`).
     pub(crate) fn used_up(&self, now: Timestamp) -> BTreeSet<Scope> {
         let config = self.config.as_ref();
         if !self.keeps_limits() || config.is_some_and(|c| c.order.enforce_safe) {
@@ -509,7 +508,7 @@ fn limits_of(state: &State, account: &str, user: &str, partition: &str) -> Limit
     limits
 }
 
-/// The limit that a job would be over beside what else counts at that time and what was used before, whatever is in use now.
+/// The limit that a job would be over beside the use at that time and the use before, whatever is in use now.
 pub(crate) fn over_beside(
     state: &State,
     job: &Job,
@@ -522,14 +521,14 @@ pub(crate) fn over_beside(
     state.over_limit(job, &job.partition, &tres, Beside::Only(beside), now)
 }
 
-/// What counts beside a job.
+/// The use beside a job.
 #[derive(Clone, Copy)]
 enum Beside<'u> {
     /// Nothing: as if nobody else had anything.
     Nothing,
-    /// This, and what was used before.
+    /// This, and the earlier use.
     Only(&'u BTreeMap<Scope, InUse>),
-    /// What is in use now and was used before, and this.
+    /// The current and the earlier use, and this.
     Use(&'u BTreeMap<Scope, InUse>),
 }
 
