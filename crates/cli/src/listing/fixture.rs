@@ -461,6 +461,8 @@ pub(crate) fn node(number: u32, used: u32, free_mib: u64, last_busy: i64) -> Nod
         removed: false,
         reboot: None,
         power: None,
+        future: false,
+        line_host: None,
         comment: None,
         shared_cpus: Vec::new(),
         alone: 0,

@@ -160,13 +160,15 @@ fn is_update(change: &NodeChange) -> bool {
         | NodeChange::Weight(_)
         | NodeChange::Features(_)
         | NodeChange::Comment(_)
-        | NodeChange::CpuBind(_) => true,
+        | NodeChange::CpuBind(_)
+        | NodeChange::Future => true,
         NodeChange::LinkLost
         | NodeChange::Health { .. }
         | NodeChange::LaunchFailed(_)
         | NodeChange::Reboot(_)
         | NodeChange::Power(_)
-        | NodeChange::ResumeFailed => false,
+        | NodeChange::ResumeFailed
+        | NodeChange::Taken(_) => false,
     }
 }
 

@@ -116,7 +116,7 @@ mod tests {
     fn an_agent_is_shown_with_its_steps() {
         let ctx = fixture::ctx();
         let node = ctx.nodes.iter().find(|n| n.report.is_some()).unwrap();
-        let jobs = fixture::jobs().jobs.to_vec();
+        let jobs = fixture::jobs().jobs.iter().cloned().collect::<Vec<_>>();
         let config = ConfigAnswer {
             pairs: vec![
                 ("SlurmdLogFile".to_owned(), "/log/%n.log".to_owned()),
