@@ -32,11 +32,11 @@ use muster_model::spec::{
 };
 use muster_model::time::{TimeLimit, Timestamp};
 use muster_model::topology::SwitchAsk;
+use muster_model::trigger::{TriggerAsk, TriggerEvents};
 use muster_proto::acct::{
     JobTextKind, JobTextQuery, NodeEventQuery, ReservationTimesQuery, TransactionQuery, UsageQuery,
 };
 use muster_proto::archive::{AgeUnit, ArchiveDump, ArchiveRequest, ArchivedKind, PurgeAge};
-use muster_model::trigger::{TriggerAsk, TriggerEvents};
 use muster_proto::changes::ChangesQuery;
 use muster_proto::client::{JobFilter, Query, RequestBody};
 use muster_proto::node::NodeHello;

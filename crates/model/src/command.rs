@@ -1,15 +1,15 @@
 //! Requests to the core. A command is a request with an identity; `muster_core::decide` turns it into events or refuses it.
 
 mod accounts;
-mod node;
 mod crontab;
+mod node;
 mod reservation;
 
 pub use accounts::{
     AccountsAsk, AccountsEdit, ClusterAsk, ListEdit, QosAsk, TermsAsk, UsageAsk, WckeysAsk,
 };
-pub use node::NodeCommand;
 pub use crontab::CrontabAsk;
+pub use node::NodeCommand;
 pub use reservation::{NameList, ReservationAsk};
 
 use crate::config::ClusterConfig;

@@ -9,7 +9,7 @@ const APPLICATION: i64 = 0x4d75_7374;
 
 /// Each entry brings a file from the format of its index to the next. Entries never change once released.
 const MIGRATIONS: &[&str] = &[
-    FORMAT_1, FORMAT_2, FORMAT_3, FORMAT_4, FORMAT_5, FORMAT_6, FORMAT_7, FORMAT_8, FORMAT_9, FORMAT_10,
+    FORMAT_1, FORMAT_2, FORMAT_3, FORMAT_4, FORMAT_5, FORMAT_6, FORMAT_7, FORMAT_8, FORMAT_9,
 ];
 
 /// A run's key is one number, the job's times 2^16 plus the run's, so that the table itself is the index by number
@@ -130,12 +130,10 @@ CREATE INDEX imported_row ON imported (row);
 const FORMAT_8: &str = "
 INSERT INTO meta VALUES ('text_key_first', random()), ('text_key_second', random());
 ";
-
-/// Devices of steps; nothing of those before.
-const FORMAT_9: &str = "ALTER TABLE step ADD COLUMN gres BLOB;";
-/// What jobs were submitted with: scripts and environments, each once, whichever runs have it ([`super::job_text`]); times of
+/// Devices of steps; what jobs were submitted with: scripts and environments, each once, whichever runs have it ([`super::job_text`]); times of
 /// reservations ([`super::reservation`]).
-const FORMAT_10: &str = "
+const FORMAT_9: &str = "
+ALTER TABLE step ADD COLUMN gres BLOB;
 CREATE TABLE stored_text (id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, value BLOB NOT NULL);
 CREATE TABLE job_text (
     row INTEGER NOT NULL, kind INTEGER NOT NULL, text INTEGER NOT NULL,

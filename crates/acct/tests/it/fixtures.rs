@@ -220,7 +220,10 @@ fn changes() -> Vec<Change> {
         }),
         ..row(run(4, 1))
     };
-    let step: Step = full("model::job::Step");
+    let step = Step {
+        devices: vec![("gres/gpu".to_owned(), 2)],
+        ..full("model::job::Step")
+    };
     let end: StepEnd = full("model::job::StepEnd");
     let started = |number: StepNo| Change::StepStarted {
         run: run(2, 0),

@@ -1,8 +1,8 @@
 //! Slurm's names of requests, as sdiag prints them.
 
 use muster_model::command::UserCommand;
-use muster_proto::archive::ArchiveRequest;
 use muster_model::trigger::TriggerAsk;
+use muster_proto::archive::ArchiveRequest;
 use muster_proto::client::{Query, RequestBody};
 
 /// The name of a request.
