@@ -23,8 +23,8 @@ fn lines() -> &'static str {
 
 /// The controller ends, and another begins where it was.
 fn restart_controller(hosts: &mut Hosts) {
-    let at = hosts.daemons.iter();
-    let at = at.position(|daemon| daemon.id() == hosts.controller);
+    let mut daemons = hosts.daemons.iter();
+    let at = daemons.position(|daemon| daemon.id() == hosts.controller);
     let at = at.unwrap();
     restart(hosts, at, "slurmctld -D");
     hosts.controller = hosts.daemons[at].id();
@@ -118,7 +118,7 @@ fn take_and_give_back(auth: Auth) {
     ));
     let daemon = hosts.daemon("n3", "slurmd -D -F");
     hosts.daemons.push(daemon);
-    hosts.until("it is the same node elsewhere", || {
+    hosts.until("it is the same node at another address", || {
         is_idle(&hosts)
             && hosts
                 .on("login", "scontrol show node f1")
