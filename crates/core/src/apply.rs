@@ -536,7 +536,9 @@ impl State {
             match self.node_by_name.get(&line.name) {
                 Some(idx) => {
                     let node = &mut self.nodes[idx.0 as usize];
-                    future::set_line(node, line);
+                    if let Some(happens) = future::set_line(node, line) {
+                        node::set_service(node, happens);
+                    }
                     node.removed = false;
                 }
                 None => {

@@ -83,7 +83,7 @@ fn line_of(node: &Node) -> Cow<'_, NodeConfig> {
         None => Cow::Borrowed(&node.config),
         Some(host) => {
             let mut line = node.config.clone();
-            host.set_in(&mut line);
+            line.set_host(host);
             Cow::Owned(line)
         }
     }

@@ -5,7 +5,7 @@ use crate::cpuset::CpuSet;
 use crate::gpu_parts::{Entry, PartsOfGpus};
 use crate::ids::{JobId, NodeIdx};
 use crate::job::{GpuEnv, GresShare};
-use crate::node_host::NodeHost;
+use crate::node_host::{FutureHost, NodeHost};
 use crate::node_state::{BaseState, InitialState, NodeState, ServiceState, StateFlag};
 use crate::power::Power;
 use crate::time::Timestamp;
@@ -94,6 +94,31 @@ impl NodeConfig {
     /// Memory that jobs may get, MiB.
     pub fn job_mib(&self) -> u64 {
         self.memory_mib.saturating_sub(self.spec_mib)
+    }
+
+    /// What it says of its host.
+    pub fn host(&self) -> NodeHost {
+        NodeHost {
+            hostname: self.hostname.clone(),
+            addr: self.addr.clone(),
+            port: self.port,
+        }
+    }
+
+    /// Has it say this of its host.
+    pub fn set_host(&mut self, host: &NodeHost) {
+        self.hostname.clone_from(&host.hostname);
+        self.addr.clone_from(&host.addr);
+        self.port = host.port;
+    }
+
+    /// Whether it is such a machine as a host is, and has the feature that is asked for.
+    pub fn is_like(&self, asked: &FutureHost) -> bool {
+        let has = |feature: &String| self.features.contains(feature);
+        self.sockets == asked.sockets
+            && self.cores_per_socket == asked.cores_per_socket
+            && self.threads_per_core == asked.threads_per_core
+            && asked.feature.as_ref().is_none_or(has)
     }
 }
 

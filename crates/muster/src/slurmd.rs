@@ -302,11 +302,9 @@ fn network(config: &Config, node: &NodeDef, node_key: PathBuf) -> Result<Network
     let communication = config.communication();
     let mut network = NetworkOptions {
         ipv6_only: communication.ipv6_only,
-        keep_alive: [
-            communication.idle_s,
-            communication.interval_s,
-            communication.probes,
-        ],
+        keep_alive_idle_s: communication.idle_s,
+        keep_alive_interval_s: communication.interval_s,
+        keep_alive_probes: communication.probes,
         port: (listens && !shares).then_some(node.port),
         place: place(&node.addr, node.port),
         node_key,

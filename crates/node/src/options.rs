@@ -103,20 +103,24 @@ pub struct NetworkOptions {
     #[n(9)]
     #[cbor(default)]
     pub ipv6_only: bool,
-    /// `keepalivetime`, `keepaliveinterval` and `keepaliveprobes`: when connections of other hosts are given up.
+    /// `keepalivetime`, seconds: when connections of other hosts are probed.
     #[n(10)]
-    #[cbor(default)]
-    pub keep_alive: [Option<u32>; 3],
+    pub keep_alive_idle_s: Option<u32>,
+    /// `keepaliveinterval`, seconds.
+    #[n(11)]
+    pub keep_alive_interval_s: Option<u32>,
+    /// `keepaliveprobes`.
+    #[n(12)]
+    pub keep_alive_probes: Option<u32>,
 }
 
 impl NetworkOptions {
-    /// How connections from other hosts, and to other nodes, are probed.
+    /// How connections from other hosts are probed.
     pub(crate) fn keep_alive(&self) -> KeepAlive {
-        let [idle_s, interval_s, probes] = self.keep_alive;
         KeepAlive {
-            idle_s,
-            interval_s,
-            probes,
+            idle_s: self.keep_alive_idle_s,
+            interval_s: self.keep_alive_interval_s,
+            probes: self.keep_alive_probes,
         }
     }
 }

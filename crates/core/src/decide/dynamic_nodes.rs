@@ -237,7 +237,7 @@ fn check(node: &NodeConfig) -> Result<(), Refusal> {
             format!("node {name}: {what}"),
         ))
     };
-    if let Err(what) = check_host(&NodeHost::of(node)) {
+    if let Err(what) = check_host(&node.host()) {
         return wrong(what);
     }
     let cores = node.sockets.checked_mul(node.cores_per_socket);

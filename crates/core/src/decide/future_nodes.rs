@@ -70,7 +70,7 @@ pub(super) fn take(draft: &mut Draft<'_>, asked: &FutureHost) -> Result<Option<R
             && !node.config.hostname.is_empty()
     };
     let free = |node: &&Node| {
-        !node.removed && node.future && node.link != NodeLink::Up && asked.fits(&node.config)
+        !node.removed && node.future && node.link != NodeLink::Up && node.config.is_like(asked)
     };
     let nodes = &draft.state.nodes;
     let found = nodes.iter().find(own).or_else(|| nodes.iter().find(free));
@@ -78,8 +78,8 @@ pub(super) fn take(draft: &mut Draft<'_>, asked: &FutureHost) -> Result<Option<R
         return Err(none_fits(asked));
     };
     let (idx, name) = (node.idx, &node.config.name);
-    let is_elsewhere = node.line_host.is_some() && node.config.addr != asked.host.addr;
-    if is_elsewhere && node.link == NodeLink::Up {
+    let has_moved = node.line_host.is_some() && node.config.addr != asked.host.addr;
+    if has_moved && node.link == NodeLink::Up {
         return Err(Refusal::new(
             RefusalCode::Busy,
             format!(

@@ -119,10 +119,10 @@ fn a_host_takes_the_first_that_fits_and_keeps_it() {
     assert_eq!(take(&mut world, first).unwrap().name, "f1");
     assert!(world.state.node_named("f1").unwrap().drain);
     // No other host takes its place while it is there.
-    let elsewhere = host(&world, 3, "h1", "10.0.0.66");
-    assert_eq!(take(&mut world, elsewhere.clone()), Err(RefusalCode::Busy));
+    let moved = host(&world, 3, "h1", "10.0.0.66");
+    assert_eq!(take(&mut world, moved.clone()), Err(RefusalCode::Busy));
     world.node(3, NodeCommand::Lost);
-    assert_eq!(take(&mut world, elsewhere).unwrap().addr, "10.0.0.66");
+    assert_eq!(take(&mut world, moved).unwrap().addr, "10.0.0.66");
     world.check_replay();
 }
 

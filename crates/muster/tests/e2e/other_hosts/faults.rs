@@ -87,7 +87,7 @@ fn jobs_outlive_firewalls_one_way_links_and_new_addresses() {
         "{refused}"
     );
     assert!(begun.elapsed() < Duration::from_secs(8), "{refused}");
-    // The name leads elsewhere from now on.
+    // The name leads to another address from now on.
     let names = fs::read_to_string(hosts.dir.join("hosts")).unwrap();
     let moved = names.replace("10.91.0.5 n3", "10.91.0.9 n3");
     fs::write(hosts.dir.join("hosts"), moved).unwrap();

@@ -25,7 +25,7 @@ pub(super) async fn connect(
     let patience = Duration::from_secs(options.network.tcp_timeout_s.max(1).into());
     let tcp = timeout(patience, TcpStream::connect(address)).await;
     let tcp = tcp.context("it does not answer (TCPTimeout)")??;
-    // A controller that was switched off says nothing of it, and may be elsewhere now.
+    // A controller that was switched off says nothing of it, and may have another address now.
     KeepAlive::AGENT.set_on(&tcp)?;
     let mut secret = [0; SECRET];
     sys::fill_randomly(&mut secret).context("no random numbers")?;
