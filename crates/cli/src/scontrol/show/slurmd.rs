@@ -116,7 +116,7 @@ mod tests {
     fn an_agent_is_shown_with_its_steps() {
         let ctx = fixture::ctx();
         let node = ctx.nodes.iter().find(|n| n.report.is_some()).unwrap();
-        let jobs = fixture::jobs().jobs.to_vec();
+        let jobs: Vec<Job> = fixture::jobs().jobs.iter().cloned().collect();
         let config = ConfigAnswer {
             pairs: vec![
                 ("SlurmdLogFile".to_owned(), "/log/%n.log".to_owned()),
