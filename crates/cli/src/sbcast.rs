@@ -17,7 +17,7 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::MetadataExt as _;
 use std::process::{ExitCode, Stdio};
-use target::Target;
+use target::CopyTarget;
 
 /// sbcast.
 pub(crate) static SPEC: Spec = Spec {
@@ -143,7 +143,7 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
         return Err(ExitCode::FAILURE);
     };
     if dest.ends_with('/') {
-        say.error("Target filename cannot be a directory.");
+        say.error("CopyTarget filename cannot be a directory.");
         return Err(ExitCode::FAILURE);
     }
     let Some(job) = &options.job else {
@@ -222,7 +222,7 @@ pub(crate) fn copy_program(
         say.error(&text);
         say.failed()
     })?;
-    match send(file, &order, &Target::all_of(info), say)? {
+    match send(file, &order, &CopyTarget::all_of(info), say)? {
         ExitCode::SUCCESS => Ok(()),
         _ => {
             say.error(&format!("the program could not be copied to {dest}"));
@@ -232,7 +232,12 @@ pub(crate) fn copy_program(
 }
 
 /// Runs the step that writes the file.
-fn send(file: File, order: &WriteOrder, target: &Target, say: Say) -> Result<ExitCode, ExitCode> {
+fn send(
+    file: File,
+    order: &WriteOrder,
+    target: &CopyTarget,
+    say: Say,
+) -> Result<ExitCode, ExitCode> {
     let names: Vec<&str> = target.nodes.iter().map(String::as_str).collect();
     for (what, value) in [
         ("force   ", order.force.to_string()),

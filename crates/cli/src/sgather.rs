@@ -7,7 +7,7 @@ use crate::SLURM_VERSION;
 use crate::options::{HelpForm, Opt, Spec, env, flag, opt};
 use crate::own_step;
 use crate::say::{self, Say};
-use crate::sbcast::target::{self, Target};
+use crate::sbcast::target::{self, CopyTarget};
 use muster_model::ids::JobId;
 use node::Header;
 use std::fs::{self, File};
@@ -159,7 +159,7 @@ fn print(text: &str) -> ExitCode {
 }
 
 /// Copies from all nodes, some at a time.
-fn gather(options: &Options, target: &Target, say: Say) -> ExitCode {
+fn gather(options: &Options, target: &CopyTarget, say: Say) -> ExitCode {
     let names = &target.nodes;
     let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
     // Lines of several nodes do not mix.

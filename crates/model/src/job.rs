@@ -8,6 +8,7 @@ mod reason;
 mod shares;
 mod times;
 
+use crate::account_limits::TresAmount;
 use crate::cpuset::CpuSet;
 use crate::het::HetPlace;
 use crate::ids::{Attempt, JobId, StepNo};
@@ -572,7 +573,7 @@ pub struct Step {
     #[n(13)]
     #[cbor(default)]
     #[valid(max_items = 2 * DEVICE_KINDS_MAX)]
-    pub devices: Vec<(String, u64)>,
+    pub devices: Vec<TresAmount>,
 }
 
 /// The process that made a step.

@@ -1,6 +1,7 @@
 //! Accounting records and what is asked of them.
 
 use minicbor::{Decode, Encode};
+use muster_model::account_limits::TresAmount;
 use muster_model::accounts::Transaction;
 use muster_model::het::HetPlace;
 use muster_model::ids::{JobId, StepNo};
@@ -230,7 +231,7 @@ pub struct AcctStep {
     /// Devices that it has, by the names of their TRES.
     #[n(15)]
     #[cbor(default)]
-    pub devices: Vec<(String, u64)>,
+    pub devices: Vec<TresAmount>,
 }
 
 /// What sacct asks. All given conditions must hold; an empty list is no condition.

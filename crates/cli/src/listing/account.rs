@@ -2,6 +2,7 @@
 
 use super::context::Ctx;
 use super::text::{self, put};
+use muster_model::account_limits::TresAmount;
 use muster_model::ids::StepNo;
 use muster_model::job::{ExitStatus, JobState, Usage};
 use muster_model::time::{TimeLimit, Timestamp};
@@ -214,8 +215,8 @@ impl<'a> AcctRow<'a> {
     pub(crate) fn write_tres(&self, out: &mut String) {
         if let Some(step) = self.step {
             put!(out, "cpu={}", step.cpus);
-            for (name, count) in &step.devices {
-                put!(out, ",{name}={count}");
+            for TresAmount { name, amount } in &step.devices {
+                put!(out, ",{name}={amount}");
             }
             out.push_str(",mem=");
             self.write_mib(out, step.mem_mib);

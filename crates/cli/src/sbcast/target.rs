@@ -11,18 +11,18 @@ use muster_proto::client::{AllocationInfo, Query, Response};
 
 /// A job that runs, and nodes of it.
 #[derive(Debug)]
-pub(crate) struct Target {
+pub(crate) struct CopyTarget {
     /// The job, or the component.
     pub(crate) job: JobId,
     /// Names of the nodes.
     pub(crate) nodes: Vec<String>,
 }
 
-impl Target {
+impl CopyTarget {
     /// All nodes of a job.
-    pub(crate) fn all_of(info: &AllocationInfo) -> Target {
+    pub(crate) fn all_of(info: &AllocationInfo) -> CopyTarget {
         let nodes = info.job.alloc.iter().flat_map(|alloc| &alloc.nodes);
-        Target {
+        CopyTarget {
             job: info.job.id,
             nodes: nodes.map(|node| node.name.clone()).collect(),
         }
@@ -31,14 +31,14 @@ impl Target {
 
 /// What a text of the form `JOB[+COMPONENT][.STEP]` names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct TargetName {
+struct CopyTargetName {
     job: JobId,
     component: Option<usize>,
     step: Option<StepNo>,
 }
 
-impl TargetName {
-    fn parse(text: &str) -> Option<TargetName> {
+impl CopyTargetName {
+    fn parse(text: &str) -> Option<CopyTargetName> {
         let (text, step) = match text.split_once('.') {
             Some((text, step)) => (text, Some(step_number(step)?)),
             None => (text, None),
@@ -48,7 +48,7 @@ impl TargetName {
             None => (text, None),
         };
         let id = job.parse().ok().filter(|id| *id > 0)?;
-        Some(TargetName {
+        Some(CopyTargetName {
             job: JobId(id),
             component,
             step,
@@ -60,7 +60,7 @@ impl TargetName {
 ///
 /// # Errors
 /// The text to say.
-pub(crate) fn find(text: &str) -> Result<Vec<Target>, String> {
+pub(crate) fn find(text: &str) -> Result<Vec<CopyTarget>, String> {
     let failed = |why: &str| {
         let shown = match text.starts_with(|c: char| c.is_ascii_digit()) {
             true => text,
@@ -68,7 +68,7 @@ pub(crate) fn find(text: &str) -> Result<Vec<Target>, String> {
         };
         format!("Slurm job {shown} lookup error: {why}")
     };
-    let name = TargetName::parse(text).ok_or_else(|| failed(NO_SUCH_JOB))?;
+    let name = CopyTargetName::parse(text).ok_or_else(|| failed(NO_SUCH_JOB))?;
     let mut client = Client::connect().map_err(|e| e.to_string())?;
     if name.step.is_some() {
         // It may be the step in which this runs.
@@ -90,16 +90,16 @@ pub(crate) fn find(text: &str) -> Result<Vec<Target>, String> {
         None => vec![info],
     };
     let Some(number) = name.step else {
-        return Ok(chosen.iter().map(|info| Target::all_of(info)).collect());
+        return Ok(chosen.iter().map(|info| CopyTarget::all_of(info)).collect());
     };
     let of_step = |info: &AllocationInfo| {
         let step = info.job.steps.iter().find(|step| step.step == number)?;
-        Some(Target {
+        Some(CopyTarget {
             job: info.job.id,
             nodes: hostlist::parse(&step.hostlist).ok()?,
         })
     };
-    let found: Vec<Target> = chosen.iter().filter_map(|info| of_step(info)).collect();
+    let found: Vec<CopyTarget> = chosen.iter().filter_map(|info| of_step(info)).collect();
     match found.is_empty() {
         true => Err(failed(NO_SUCH_JOB)),
         false => Ok(found),
@@ -138,18 +138,18 @@ mod tests {
     #[test]
     fn a_target_is_a_job_a_component_or_a_step() {
         let named = |component, step: Option<u32>| {
-            Some(TargetName {
+            Some(CopyTargetName {
                 job: JobId(5),
                 component,
                 step: step.map(StepNo),
             })
         };
-        assert_eq!(TargetName::parse("5"), named(None, None));
-        assert_eq!(TargetName::parse("5+1"), named(Some(1), None));
-        assert_eq!(TargetName::parse("5.2"), named(None, Some(2)));
-        assert_eq!(TargetName::parse("5+0.2"), named(Some(0), Some(2)));
+        assert_eq!(CopyTargetName::parse("5"), named(None, None));
+        assert_eq!(CopyTargetName::parse("5+1"), named(Some(1), None));
+        assert_eq!(CopyTargetName::parse("5.2"), named(None, Some(2)));
+        assert_eq!(CopyTargetName::parse("5+0.2"), named(Some(0), Some(2)));
         for text in ["", "0", "-1", "x", "5+", "5+x", "5.", "5_1"] {
-            assert_eq!(TargetName::parse(text), None, "{text}");
+            assert_eq!(CopyTargetName::parse(text), None, "{text}");
         }
     }
 

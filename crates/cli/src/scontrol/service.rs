@@ -1,6 +1,7 @@
 //! Commands about the daemons, and the few that read something.
 
 use super::Session;
+use super::write_config::write_config;
 use crate::connect::{Client, ConnectError, unexpected};
 use crate::say;
 use crate::targets::job_target;
@@ -173,7 +174,7 @@ impl Session {
     fn write(&mut self, rest: &[String]) {
         let what = rest[0].to_ascii_lowercase();
         if "config".starts_with(&what) && what.len() >= 3 {
-            return self.write_config(rest.get(1));
+            return write_config(self, rest.get(1));
         }
         if !("batch_script".starts_with(&what) && what.len() >= 5) {
             return self.complain(&format!("invalid write argument:{}", rest[0]));

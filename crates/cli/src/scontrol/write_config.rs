@@ -15,31 +15,29 @@ use muster_model::spec::MemoryAsk;
 use muster_model::time::TimeLimit;
 use muster_proto::client::ConfigAnswer;
 
-impl Session {
-    /// Writes a file of this name, or of slurm.conf's, with the time behind it.
-    pub(super) fn write_config(&mut self, file: Option<&String>) {
-        let answer = self.client().and_then(|client| {
-            let mut ctx = Ctx::new(&client.endpoint.cluster.clone());
-            query::cluster(client, &mut ctx)?;
-            let config = query::config(client)?;
-            ctx.now = config.now;
-            Ok((ctx, config))
-        });
-        let (ctx, config) = match answer {
-            Ok(answer) => answer,
-            Err(error) => return self.request_failed("slurm_load_ctl_conf error", &error),
-        };
-        let mut time = String::new();
-        ctx.time(&mut time, config.now);
-        let base = match file {
-            Some(file) => file.clone(),
-            None => endpoint::conf_path().display().to_string(),
-        };
-        let path = format!("{base}.{time}");
-        match std::fs::write(&path, file_text(&ctx, &config, &time)) {
-            Ok(()) => self.say.plain(&format!("Slurm config saved to {path}")),
-            Err(e) => self.error(&format!("failed to write `{path}`: {e}")),
-        }
+/// Writes a file of this name, or of slurm.conf's, with the time behind it.
+pub(super) fn write_config(session: &mut Session, file: Option<&String>) {
+    let answer = session.client().and_then(|client| {
+        let mut ctx = Ctx::new(&client.endpoint.cluster.clone());
+        query::cluster(client, &mut ctx)?;
+        let config = query::config(client)?;
+        ctx.now = config.now;
+        Ok((ctx, config))
+    });
+    let (ctx, config) = match answer {
+        Ok(answer) => answer,
+        Err(error) => return session.request_failed("slurm_load_ctl_conf error", &error),
+    };
+    let mut time = String::new();
+    ctx.time(&mut time, config.now);
+    let base = match file {
+        Some(file) => file.clone(),
+        None => endpoint::conf_path().display().to_string(),
+    };
+    let path = format!("{base}.{time}");
+    match std::fs::write(&path, file_text(&ctx, &config, &time)) {
+        Ok(()) => session.say.plain(&format!("Slurm config saved to {path}")),
+        Err(e) => session.error(&format!("failed to write `{path}`: {e}")),
     }
 }
 

@@ -549,7 +549,7 @@ mod tests {
         let two = ("cpus-per-task", Some("2"));
         assert_eq!(fill(&[two], &[], "4(x2),3"), Some(5));
         assert_eq!(fill(&[two, ("nodes", Some("1"))], &[], "4(x2),3"), Some(2));
-        // What is counted elsewhere stays, and so does what cannot be read.
+        // What is counted otherwise stays, and so does what cannot be read.
         assert_eq!(fill(&[two, ("ntasks", Some("3"))], &[], "4(x2)"), Some(3));
         assert_eq!(fill(&[two], &[("SLURM_NTASKS", "1")], "4(x2)"), Some(1));
         let per_node = ("ntasks-per-node", Some("1"));

@@ -42,7 +42,7 @@ pub fn step_bytes(step: &Step) -> u64 {
     let host = maker.as_ref().map_or(0, |maker| maker.host.len());
     let devices: usize = devices
         .iter()
-        .map(|(name, _)| name.len() + DEVICE_BYTES)
+        .map(|tres| tres.name.len() + DEVICE_BYTES)
         .sum();
     let texts = name.len() + hostlist.len() + submit_line.len() + files + host + devices;
     STEP_BYTES + texts as u64

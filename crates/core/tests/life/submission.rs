@@ -337,10 +337,7 @@ fn too_many_nodes_or_cpus_wait_unless_limits_are_enforced() {
             enforce_part_limits: enforce,
             ..config()
         });
-        assert_eq!(
-            world.refusal(too_many()),
-            RefusalCode::NodeConfigUnavailable
-        );
+        assert_eq!(world.refusal(too_many()), RefusalCode::InvalidNodeCount);
         assert_eq!(
             world.refusal(long(&["short"])),
             RefusalCode::InvalidTimeLimit

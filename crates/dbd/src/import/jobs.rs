@@ -4,6 +4,7 @@ use super::source::{Fields, ImportError, Names, Source};
 use super::tres::{self, TresNames};
 use muster_acct::ImportedJob;
 use muster_conf::options::values::indices;
+use muster_model::account_limits::TresAmount;
 use muster_model::het::HetPlace;
 use muster_model::hostlist;
 use muster_model::ids::{JobId, StepNo};
@@ -525,7 +526,10 @@ fn step_of(row: &mut Fields, names: &TresNames) -> Option<AcctStep> {
         usage: end.map(|_| usage),
         submit_line,
         distribution: String::new(),
-        devices: devices(names, &alloc),
+        devices: devices(names, &alloc)
+            .into_iter()
+            .map(|(name, amount)| TresAmount::new(name, amount))
+            .collect(),
     })
 }
 

@@ -1,10 +1,11 @@
 //! Amounts of counted resources (TRES) under the names that limits have.
 
+use crate::validate::Validate;
 use minicbor::{Decode, Encode};
 use std::collections::BTreeMap;
 
 /// An amount of one counted resource.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode, Validate)]
 pub struct TresAmount {
     /// `cpu`, `mem` (in MiB), `node`, `billing`, `gres/NAME`, `gres/NAME:TYPE`, `license/NAME`; older records may have others
     /// (`energy`, `vmem`, `pages`, `fs/disk`), which have no effect.

@@ -1,6 +1,7 @@
 //! Allocations of jobs: nodes and shares of them.
 
 use super::shares;
+use crate::account_limits::TresAmount;
 use crate::cpuset::CpuSet;
 use crate::gpu_parts::PartedGpu;
 use crate::ids::NodeIdx;
@@ -163,11 +164,14 @@ pub fn sum_devices<'d>(
 
 impl GresShare {
     /// Sums of shares over nodes, as [`sum_devices`] names them.
-    pub fn sums<'s>(shares: impl Iterator<Item = &'s GresShare>) -> Vec<(String, u64)> {
-        sum_devices(shares.map(|share| {
+    pub fn sums<'s>(shares: impl Iterator<Item = &'s GresShare>) -> Vec<TresAmount> {
+        let counts = shares.map(|share| {
             let count = u64::from(share.ids.len());
             (share.name.as_str(), share.kind.as_deref(), count)
-        }))
+        });
+        let sums = sum_devices(counts).into_iter();
+        sums.map(|(name, count)| TresAmount::new(name, count))
+            .collect()
     }
 }
 

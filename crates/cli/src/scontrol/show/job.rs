@@ -5,6 +5,7 @@ use crate::listing::job::{JobRow, Stdio};
 use crate::listing::job_fields::{expression, star};
 use crate::listing::step_fields::StepRow;
 use crate::listing::text::{self, put};
+use muster_model::account_limits::TresAmount;
 use muster_model::job::{GresShare, NodeShare, Reason};
 use muster_model::preemption::PreemptType;
 use muster_model::site_option::site_options_text;
@@ -520,8 +521,8 @@ pub(crate) fn write_step(out: &mut String, row: &StepRow<'_>, ctx: &Ctx, style: 
     );
     style.newline(out);
     put!(out, "TRES=cpu={}", step.cpus);
-    for (name, count) in &step.devices {
-        put!(out, ",{name}={count}");
+    for TresAmount { name, amount } in &step.devices {
+        put!(out, ",{name}={amount}");
     }
     out.push_str(",mem=");
     text::memory(out, step.memory_mib, false);
