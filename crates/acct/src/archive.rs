@@ -9,7 +9,10 @@ use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use muster_model::spec::ArraySpec;
 use muster_model::time::Timestamp;
-use muster_proto::acct::{AcctJob, AcctStep, LoggedTransaction, NodeEvent};
+use muster_proto::acct::{
+    AcctJob, AcctStep, JobTextKind, LoggedTransaction, NodeEvent, ReservationRecord,
+};
+use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 
 /// The first line.
@@ -88,6 +91,9 @@ pub enum Archived {
         #[n(3)]
         out_ms: i64,
     },
+    /// A time of a reservation.
+    #[n(7)]
+    Reservation(#[n(0)] ReservationRecord),
 }
 
 /// A run.
@@ -105,6 +111,24 @@ pub struct ArchivedJob {
     /// Times in which it was suspended, and were over.
     #[n(3)]
     pub suspensions: Vec<(Timestamp, Timestamp)>,
+    /// What it was submitted with, where that is kept.
+    #[n(4)]
+    #[cbor(default)]
+    pub texts: Vec<ArchivedText>,
+}
+
+/// A script or an environment that a job was submitted with.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct ArchivedText {
+    /// Which of them.
+    #[n(0)]
+    pub kind: JobTextKind,
+    /// What tells its content from others.
+    #[n(1)]
+    pub key: ByteVec,
+    /// The content; absent where an earlier row of the file has it.
+    #[n(2)]
+    pub bytes: Option<ByteVec>,
 }
 
 /// What was used in an hour, a day or a month, as [`crate::UsedSum`] has it.
@@ -172,6 +196,8 @@ pub struct ArchiveWriter<W: Write> {
     out: W,
     crc: Hasher,
     rows: u64,
+    /// Keys of texts that the file has.
+    texts: BTreeSet<ByteVec>,
 }
 
 impl<W: Write> ArchiveWriter<W> {
@@ -184,18 +210,26 @@ impl<W: Write> ArchiveWriter<W> {
             out,
             crc: Hasher::new(),
             rows: 0,
+            texts: BTreeSet::new(),
         };
         writer.put(MAGIC)?;
         writer.part(header)?;
         Ok(writer)
     }
 
-    /// Adds a row.
+    /// Adds a row. A text that many jobs have is written with the first of them.
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn add(&mut self, row: &Archived) -> io::Result<()> {
-        self.part(row)?;
+    pub fn add(&mut self, mut row: Archived) -> io::Result<()> {
+        if let Archived::Job(job) = &mut row {
+            for text in &mut job.texts {
+                if !self.texts.insert(text.key.clone()) {
+                    text.bytes = None;
+                }
+            }
+        }
+        self.part(&row)?;
         self.rows += 1;
         Ok(())
     }

@@ -1,19 +1,23 @@
 //! What events mean for accounting. Changes are values of their own: they share the job's specification and
 //! allocation and need nothing of the state any more, so the job may leave the queue before they are written.
 
+use minicbor::bytes::ByteVec;
 use muster_core::event::{AccountsChange, Event, JobChange, NodeChange};
 use muster_core::state::State;
 use muster_model::accounts::{JobNote, Transaction};
+use muster_model::cpuset::CpuSet;
 use muster_model::het::HetPlace;
-use muster_model::ids::{JobId, StepNo};
+use muster_model::ids::{BlobId, JobId, StepNo};
 use muster_model::job::ArrayTask;
 use muster_model::job::{
     AfterCompleting, Allocation, ArrayRole, ExitStatus, Job, JobState, Reason, Step, StepEnd,
 };
 use muster_model::node::{Node, NodeReason};
 use muster_model::node_state::ServiceState;
-use muster_model::spec::{ArraySpec, JobSpec, MemoryAsk};
+use muster_model::reservation::{Reservation, ReservedNode};
+use muster_model::spec::{ArraySpec, JobKind, JobSpec, MemoryAsk};
 use muster_model::time::{TimeLimit, Timestamp};
+use muster_proto::acct::{JobTextKind, ReservationRecord};
 use std::sync::Arc;
 
 /// A run of a job: its number and how often it had been requeued or made smaller before.
@@ -34,6 +38,17 @@ pub enum Change {
     Run(Box<JobRow>),
     /// A run begins anew in the queue: like `Job`, and steps that are stored for it are of a launch that failed.
     Fresh(Box<JobRow>),
+    /// What a job was submitted with, as the site has it kept.
+    Text {
+        /// The run.
+        run: RunKey,
+        /// Which of its texts.
+        kind: JobTextKind,
+        /// By content.
+        id: BlobId,
+        /// The text.
+        bytes: Arc<ByteVec>,
+    },
     /// A step began.
     StepStarted {
         /// The run it is of.
@@ -77,6 +92,8 @@ pub enum Change {
     },
     /// What a node's service state is now.
     Node(Box<NodeNow>),
+    /// What a reservation is now.
+    Reservation(Box<ReservationNow>),
     /// A user changed records of accounting.
     Transaction {
         /// Who changed what.
@@ -155,6 +172,17 @@ pub struct NodeNow {
     pub reason: Option<NodeReason>,
 }
 
+/// A reservation that was made, changed or removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReservationNow {
+    /// Its name.
+    pub name: String,
+    /// When.
+    pub at: Timestamp,
+    /// As it is since; absent once it is gone.
+    pub set: Option<ReservationRecord>,
+}
+
 /// What `event` means for accounting. `state` is the state after the event was applied, and no later one.
 pub fn changes(state: &State, event: &Event) -> Vec<Change> {
     let mut all = meant(state, event);
@@ -174,13 +202,14 @@ fn is_kept(state: &State, change: &Change) -> bool {
     let order = state.config.as_ref().map(|c| &c.order);
     let jobs = order.is_none_or(|order| !order.no_job_rows);
     match change {
-        Change::Node(_) | Change::Transaction { .. } => true,
+        Change::Node(_) | Change::Reservation(_) | Change::Transaction { .. } => true,
         Change::StepStarted { .. } | Change::StepEnded { .. } => {
             jobs && order.is_none_or(|order| !order.no_step_rows)
         }
         Change::Job(_)
         | Change::Run(_)
         | Change::Fresh(_)
+        | Change::Text { .. }
         | Change::Suspended { .. }
         | Change::Resumed { .. }
         | Change::Resized { .. }
@@ -191,7 +220,11 @@ fn is_kept(state: &State, change: &Change) -> bool {
 fn meant(state: &State, event: &Event) -> Vec<Change> {
     let job = |id: &JobId| state.jobs.get(id);
     match event {
-        Event::JobSubmitted { id, .. } => whole(state, job(id)),
+        Event::JobSubmitted { id, .. } => {
+            let mut changes = whole(state, job(id));
+            changes.extend(job(id).into_iter().flat_map(|job| texts(state, job)));
+            changes
+        }
         // The array's own record needs no change: its tasks are those that have no row of their own.
         Event::TaskSplit { id, .. } => whole(state, job(id)),
         Event::JobChanged { id, change, .. } => match change {
@@ -266,17 +299,59 @@ fn meant(state: &State, event: &Event) -> Vec<Change> {
             _ => node_change(state, node.0, *at),
         },
         Event::AccountsChanged { changes, at, log } => edited(changes, log, *at),
+        Event::ReservationSet { reservation, at } => {
+            let change = at.and_then(|at| reservation_set(state, reservation, at));
+            change.into_iter().collect()
+        }
+        Event::ReservationGone { name, at } => {
+            let now = ReservationNow {
+                name: name.clone(),
+                at: *at,
+                set: None,
+            };
+            vec![Change::Reservation(Box::new(now))]
+        }
         Event::BlobStored { .. }
         | Event::NodeReleased { .. }
         | Event::JobsPurged { .. }
         | Event::PartitionChanged { .. }
         | Event::PartitionRemoved { .. }
-        | Event::ReservationSet { .. }
         | Event::ReservationStarted { .. }
-        | Event::ReservationGone { .. }
         | Event::CrontabSet { .. }
         | Event::PrioritiesCalculated { .. } => Vec::new(),
     }
+}
+
+/// A reservation as it is; none of one that never begins, since its begin moves on with time.
+fn reservation_set(state: &State, reservation: &Reservation, at: Timestamp) -> Option<Change> {
+    if reservation.float_s.is_some() {
+        return None;
+    }
+    let of_node = |entry: &ReservedNode| {
+        let node = state.node(entry.node)?;
+        let cpus = entry.cpus.as_ref();
+        Some(u64::from(cpus.map_or(node.config.cpus, CpuSet::len)))
+    };
+    let denied = |is_denied: bool, names: &[String]| match is_denied {
+        true => names.iter().map(|name| format!("-{name}")).collect(),
+        false => names.to_vec(),
+    };
+    let set = ReservationRecord {
+        name: reservation.name.clone(),
+        start: reservation.start,
+        end: reservation.end,
+        is_over: false,
+        nodes: reservation.hostlist.clone(),
+        cpus: reservation.nodes.iter().filter_map(of_node).sum(),
+        flags: reservation.flags,
+        users: denied(reservation.users_denied, &reservation.users).join(","),
+        accounts: denied(reservation.accounts_denied, &reservation.accounts).join(","),
+    };
+    Some(Change::Reservation(Box::new(ReservationNow {
+        name: reservation.name.clone(),
+        at,
+        set: Some(set),
+    })))
 }
 
 /// Who changed what of accounting, and texts of jobs.
@@ -317,10 +392,13 @@ pub fn resync(state: &State, now: Timestamp) -> Vec<Change> {
             .suspend_time
             .map(|at| Change::Suspended { run: row.key, at });
         std::iter::once(Change::Job(Box::new(row)))
+            .chain(texts(state, job))
             .chain(suspended)
             .chain(open_steps(job))
     });
-    let all = nodes.chain(jobs);
+    let reservations = state.reservations.iter();
+    let reservations = reservations.filter_map(|known| reservation_set(state, known, now));
+    let all = nodes.chain(jobs).chain(reservations);
     all.filter(|change| is_kept(state, change)).collect()
 }
 
@@ -328,6 +406,35 @@ fn whole(state: &State, job: Option<&Job>) -> Vec<Change> {
     job.map(|job| Change::Job(Box::new(JobRow::of(state, job))))
         .into_iter()
         .collect()
+}
+
+/// What the site has kept of a batch job. Tasks of an array have that of its record.
+fn texts(state: &State, job: &Job) -> Vec<Change> {
+    let Some(order) = state.config.as_ref().map(|config| &config.order) else {
+        return Vec::new();
+    };
+    if job.spec.kind != JobKind::Batch {
+        return Vec::new();
+    }
+    let wanted = [
+        (JobTextKind::Script, order.keeps_scripts, job.spec.script),
+        (
+            JobTextKind::Environment,
+            order.keeps_environments,
+            job.spec.context,
+        ),
+    ];
+    let kept = wanted.into_iter().filter(|(_, is_kept, _)| *is_kept);
+    kept.filter_map(|(kind, _, id)| {
+        let id = id?;
+        Some(Change::Text {
+            run: RunKey::of(job),
+            kind,
+            id,
+            bytes: Arc::clone(&state.blobs.get(&id)?.bytes),
+        })
+    })
+    .collect()
 }
 
 fn running(state: &State, job: Option<&Job>) -> Vec<Change> {

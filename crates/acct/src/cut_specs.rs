@@ -63,11 +63,13 @@ fn row_of(change: &mut Change) -> Option<&mut JobRow> {
     match change {
         Change::Job(row) | Change::Run(row) | Change::Fresh(row) => Some(row),
         Change::Resized { next, .. } => Some(next),
-        Change::StepStarted { .. }
+        Change::Text { .. }
+        | Change::StepStarted { .. }
         | Change::StepEnded { .. }
         | Change::Suspended { .. }
         | Change::Resumed { .. }
         | Change::Node(_)
+        | Change::Reservation(_)
         | Change::Transaction { .. }
         | Change::JobNoted { .. } => None,
     }

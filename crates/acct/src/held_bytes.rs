@@ -37,6 +37,9 @@ impl HeldBytes {
     pub(crate) fn add(&mut self, changes: &[Change]) {
         for change in changes {
             self.total += own_bytes(change);
+            if let Change::Text { bytes, .. } = change {
+                self.share(address(bytes), || bytes.len());
+            }
             let Some(row) = row_of(change) else { continue };
             self.share(address(&row.spec), || {
                 usize::try_from(spec_bytes(&row.spec)).unwrap_or(usize::MAX)
@@ -51,6 +54,9 @@ impl HeldBytes {
     pub(crate) fn remove(&mut self, changes: &[Change]) {
         for change in changes {
             self.total = self.total.saturating_sub(own_bytes(change));
+            if let Change::Text { bytes, .. } = change {
+                self.unshare(address(bytes));
+            }
             let Some(row) = row_of(change) else { continue };
             let shared = [Some(address(&row.spec)), row.alloc.as_ref().map(address)];
             for address in shared.into_iter().flatten() {
@@ -92,11 +98,13 @@ fn row_of(change: &Change) -> Option<&JobRow> {
     match change {
         Change::Job(row) | Change::Run(row) | Change::Fresh(row) => Some(row),
         Change::Resized { next, .. } => Some(next),
-        Change::StepStarted { .. }
+        Change::Text { .. }
+        | Change::StepStarted { .. }
         | Change::StepEnded { .. }
         | Change::Suspended { .. }
         | Change::Resumed { .. }
         | Change::Node(_)
+        | Change::Reservation(_)
         | Change::Transaction { .. }
         | Change::JobNoted { .. } => None,
     }
@@ -109,6 +117,9 @@ fn own_bytes(change: &Change) -> usize {
             step.submit_line.len() + step.hostlist.len() + step.name.len()
         }
         Change::Node(now) => now.reason.as_ref().map_or(0, |reason| reason.text.len()),
+        Change::Reservation(now) => now.set.as_ref().map_or(0, |set| {
+            set.nodes.len() + set.users.len() + set.accounts.len()
+        }),
         Change::Transaction { transaction, .. } => {
             let names = transaction.users.iter().chain(&transaction.accounts);
             let names = names.map(|name| name.len() + size_of::<String>());
@@ -121,6 +132,7 @@ fn own_bytes(change: &Change) -> usize {
         Change::Job(_)
         | Change::Run(_)
         | Change::Fresh(_)
+        | Change::Text { .. }
         | Change::Resized { .. }
         | Change::StepEnded { .. }
         | Change::Suspended { .. }

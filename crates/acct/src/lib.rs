@@ -19,8 +19,9 @@ mod window;
 
 pub use archive::{
     ArchiveError, ArchiveHeader, ArchiveReader, ArchiveWriter, Archived, ArchivedJob, ArchivedSum,
+    ArchivedText,
 };
-pub use change::{Change, JobRow, NodeNow, RunKey, changes, resync};
+pub use change::{Change, JobRow, NodeNow, ReservationNow, RunKey, changes, resync};
 pub use follower::{Follower, Full, Health, Stopped, Unflushed};
 pub use sqlite::{
     After, Copied, CopySource, Gone, ImportMark, Imported, ImportedJob, Importer, OutSum, Purged,

@@ -6,11 +6,13 @@
 
 mod copy;
 mod import;
+mod job_text;
 mod log;
 mod plan;
 mod purge;
 mod read;
 mod records;
+mod reservation;
 mod restore;
 mod rollup;
 mod row;

@@ -4,7 +4,8 @@ use crate::change::Change;
 use muster_model::ids::JobId;
 use muster_model::time::Timestamp;
 use muster_proto::acct::{
-    AcctJob, AcctQuery, LoggedTransaction, NodeEvent, NodeOutage, UsageQuery, UsageRow,
+    AcctJob, AcctQuery, JobTextKind, LoggedTransaction, NodeEvent, NodeOutage, ReservationRecord,
+    UsageQuery, UsageRow,
 };
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -86,6 +87,27 @@ pub trait History: Send {
     /// # Errors
     /// What the database says.
     fn usage(&mut self, query: &UsageQuery, now: Timestamp) -> Result<Use, StoreError>;
+
+    /// Times of reservations that touch the window, by start.
+    ///
+    /// # Errors
+    /// What the database says; [`StoreError::TooMany`] where one message does not hold them.
+    fn reservations(
+        &mut self,
+        start: Option<Timestamp>,
+        end: Option<Timestamp>,
+    ) -> Result<Vec<ReservationRecord>, StoreError>;
+
+    /// A text that a job was submitted with, of the job of this user if one is named; none where it is not kept.
+    ///
+    /// # Errors
+    /// What the database says.
+    fn job_text(
+        &mut self,
+        job: JobId,
+        kind: JobTextKind,
+        owner: Option<u32>,
+    ) -> Result<Option<Vec<u8>>, StoreError>;
 
     /// Changes of accounting's records within a window, of one user if it is named.
     ///

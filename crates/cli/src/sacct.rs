@@ -3,6 +3,7 @@
 pub(crate) mod document;
 pub(crate) mod fields;
 pub(crate) mod filter;
+mod texts;
 
 use crate::connect::{Client, ConnectError};
 use crate::listing::account::{AcctRow, AmountStyle};
@@ -61,8 +62,7 @@ static OPTIONS: &[Opt] = &[
     opt("delimiter", "TEXT", "between the columns of -p and -P"),
     flag("duplicates", "every run of requeued jobs").short('D'),
     opt("endtime", "TIME", "jobs before this time").short('E'),
-    flag("env-vars", "the environments of the jobs that -j names")
-        .refused("environments of jobs are not kept"),
+    flag("env-vars", "the environments of the jobs that -j names"),
     flag("federation", "jobs of all clusters of a federation").stored(ONE_CLUSTER),
     opt(
         "file",
@@ -189,6 +189,7 @@ struct Options {
     truncate: bool,
     shown: AmountStyle,
     scripts: bool,
+    environments: bool,
     verbose: bool,
     document: Option<Dialect>,
 }
@@ -218,8 +219,11 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     let (mut jobs, at, _) = query::accounting(&mut client, question).map_err(failed)?;
     ctx.now = at;
     in_order(&mut jobs);
-    if options.scripts {
-        return scripts(&mut client, &jobs);
+    if options.scripts || options.environments {
+        return match options.scripts {
+            true => texts::scripts(&mut client, &jobs),
+            false => texts::environments(&mut client, &jobs),
+        };
     }
     print(&options.render(&columns, &jobs, &ctx, &now)?);
     Ok(())
@@ -308,24 +312,6 @@ pub(crate) fn names_in_rows(names: &[&str]) -> String {
     text
 }
 
-fn scripts(client: &mut Client, jobs: &[AcctJob]) -> Result<(), Failure> {
-    for job in jobs {
-        print(&format!(
-            "Batch Script for {}\n{}\n",
-            job.id,
-            "-".repeat(80)
-        ));
-        if !job.batch {
-            print("NONE\n");
-            continue;
-        }
-        let script = query::script(client, job.id).map_err(failed)?;
-        print(&String::from_utf8_lossy(&script));
-        print("\n");
-    }
-    Ok(())
-}
-
 impl Options {
     fn new(parsed: Parsed) -> Result<Options, Failure> {
         if !parsed.operands.is_empty() {
@@ -341,6 +327,16 @@ impl Options {
         };
         for (name, value) in parsed.options {
             options.set(name, value.unwrap_or_default())?;
+        }
+        if options.scripts && options.environments {
+            return Err(Failure::new(
+                "sacct: fatal: Options --batch-script and --env-vars are mutually exclusive",
+            ));
+        }
+        if options.environments && options.conditions.rows.is_empty() {
+            return Err(Failure::new(
+                "sacct: fatal: When requesting job environment you must also request specific jobs with the '-j' option.",
+            ));
         }
         if options.scripts && options.conditions.rows.is_empty() {
             return Err(Failure::new(
@@ -358,6 +354,7 @@ impl Options {
             "allocations" => query.allocations_only = true,
             "allusers" => conditions.everyone = true,
             "batch-script" => self.scripts = true,
+            "env-vars" => self.environments = true,
             "brief" => self.brief = true,
             "clusters" => drop(crate::listing::this_cluster("sacct", &value)?),
             "constraints" => conditions.constraints = filter::texts(&value),

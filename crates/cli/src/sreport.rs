@@ -71,7 +71,7 @@ pub(crate) static SPEC: Spec = Spec {
             user TopUsage. Keys: Start, End, Format, Accounts, Users, Wckeys, Tree, Clusters, All_Clusters; of job \
             reports AcctAsParent, FlatView, GID, Grouping, Jobs, Nodes, Partitions, PrintJobCount; of user reports \
             Group, TopCount; of reservation reports Names. Without words, commands are read from standard input. \
-            Reservations that are over are not reported on, and time planned for them is not a part of PlannedDown.\n",
+            Time planned for reservations is not a part of PlannedDown.\n",
 };
 
 /// Settings of all reports of a call.

@@ -9,6 +9,8 @@ impl Config {
     /// Settings of priority, preemption and reservations.
     pub(crate) fn order_config(&self) -> OrderConfig {
         let enforces = |word: &str| self.accounting_enforce.contains(&word);
+        let flags = self.words("AccountingStoreFlags");
+        let keeps = |word: &str| flags.iter().any(|flag| flag == word);
         OrderConfig {
             resv_over_run_s: self.limits.resv_over_run_min.map_or(u32::MAX, |minutes| {
                 u32::try_from(minutes.saturating_mul(60)).unwrap_or(u32::MAX)
@@ -24,6 +26,8 @@ impl Config {
             track_wckeys: self.tracks_wckeys(),
             no_job_rows: enforces("nojobs"),
             no_step_rows: enforces("nosteps"),
+            keeps_scripts: keeps("job_script"),
+            keeps_environments: keeps("job_env"),
         }
     }
 

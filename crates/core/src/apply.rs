@@ -135,7 +135,7 @@ impl State {
                 self.calculate_shares(*at);
                 self.scale = calculate_scale(self);
             }
-            Event::ReservationSet { reservation } => {
+            Event::ReservationSet { reservation, .. } => {
                 if self.reservations.get(&reservation.name).is_none() {
                     self.reservations_made += 1;
                 }

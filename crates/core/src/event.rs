@@ -316,6 +316,10 @@ pub enum Event {
         /// The reservation as it is now.
         #[n(0)]
         reservation: Box<Reservation>,
+        /// When; absent in events of earlier releases.
+        #[n(1)]
+        #[cbor(default)]
+        at: Option<Timestamp>,
     },
     /// The begin of a reservation came.
     #[n(21)]

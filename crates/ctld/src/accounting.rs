@@ -6,11 +6,13 @@ mod turns;
 use crate::failure::{self, Panicked, caught};
 use crate::outbox::Outbox;
 use log::error;
+use minicbor::bytes::ByteVec;
 use muster_acct::{Follower, History, StoreError};
 use muster_core::policy::access::privacy::JobScope;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_proto::acct::{
-    AcctJob, AcctQuery, NodeEventQuery, TransactionQuery, UsagePage, UsageQuery,
+    AcctJob, AcctQuery, JobTextQuery, NodeEventQuery, ReservationTimesQuery, TransactionQuery,
+    UsagePage, UsageQuery,
 };
 use muster_proto::client::{AccountingPage, Response};
 use muster_proto::frame;
@@ -34,6 +36,10 @@ pub(crate) enum AccountingQuery {
     Jobs(Box<AcctQuery>, JobScope),
     /// What was used: by jobs that the user may see, and whether outages of nodes may be seen as well.
     Usage(UsageQuery, JobScope, bool),
+    /// What a job was submitted with, of the job of this user if one is named.
+    JobText(JobTextQuery, Option<u32>),
+    /// Times of reservations.
+    Reservations(ReservationTimesQuery),
     /// When nodes were out of service.
     NodeEvents(NodeEventQuery),
     /// Who changed what with sacctmgr.
@@ -64,6 +70,8 @@ impl QuestionQueues {
         match query {
             AccountingQuery::Usage(..) => &self.usage,
             AccountingQuery::Jobs(..)
+            | AccountingQuery::JobText(..)
+            | AccountingQuery::Reservations(_)
             | AccountingQuery::NodeEvents(_)
             | AccountingQuery::Transactions(..) => &self.others,
         }
@@ -225,6 +233,8 @@ fn answer(
         AccountingQuery::Usage(query, scope, shows_outages) => {
             usage(history, query, scope, *shows_outages, out);
         }
+        AccountingQuery::Reservations(query) => reservations(history, *query, out),
+        AccountingQuery::JobText(query, owner) => job_text(history, *query, *owner, out),
         AccountingQuery::NodeEvents(query) => events(history, query, out),
         AccountingQuery::Transactions(query, own) => {
             transactions(history, query, own.as_deref(), out);
@@ -268,6 +278,29 @@ fn refusal(error: &StoreError, ended: Option<QuestionEnd>) -> Response {
 fn events(history: &mut dyn History, query: &NodeEventQuery, answer: &AccountingAnswer<'_>) {
     match history.node_events(&query.nodes, query.start, query.end) {
         Ok(events) => answer.send(&Response::NodeEvents(events)),
+        Err(e) => answer.refuse(&e),
+    };
+}
+
+fn reservations(
+    history: &mut dyn History,
+    query: ReservationTimesQuery,
+    answer: &AccountingAnswer<'_>,
+) {
+    match history.reservations(query.start, query.end) {
+        Ok(times) => answer.send(&Response::ReservationTimes(times)),
+        Err(e) => answer.refuse(&e),
+    };
+}
+
+fn job_text(
+    history: &mut dyn History,
+    query: JobTextQuery,
+    owner: Option<u32>,
+    answer: &AccountingAnswer<'_>,
+) {
+    match history.job_text(query.job, query.kind, owner) {
+        Ok(text) => answer.send(&Response::JobText(text.map(ByteVec::from))),
         Err(e) => answer.refuse(&e),
     };
 }

@@ -207,7 +207,7 @@ impl Changes {
                 records.push(ChangedRecord::Partition(name.clone()));
                 now()
             }
-            (None, Event::ReservationSet { reservation }) => {
+            (None, Event::ReservationSet { reservation, .. }) => {
                 records.push(ChangedRecord::Reservation(reservation.name.clone()));
                 now()
             }

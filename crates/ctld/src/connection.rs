@@ -557,15 +557,19 @@ impl Connection {
                 let asked = AccountingQuery::Usage(query, scope, shows_outages);
                 ask_accounting(self, asked, answer);
             }
+            Query::JobText(query) => {
+                let owner = self.text_owner().await?;
+                ask_accounting(self, AccountingQuery::JobText(query, owner), answer);
+            }
             Query::NodeEvents(query) => {
-                if self.hides(PrivateData::EVENTS).await? {
-                    let refusal = Refusal::from(RefusalCode::AccessDenied);
-                    let _ = answer.send(frame::encode(&Response::Refused(refusal)));
-                    drop(answer);
-                } else {
-                    let asked = AccountingQuery::NodeEvents(query);
-                    ask_accounting(self, asked, answer);
-                }
+                let asked = AccountingQuery::NodeEvents(query);
+                self.ask_unless_hidden(PrivateData::EVENTS, asked, answer)
+                    .await?;
+            }
+            Query::ReservationTimes(query) => {
+                let asked = AccountingQuery::Reservations(query);
+                self.ask_unless_hidden(PrivateData::RESERVATIONS, asked, answer)
+                    .await?;
             }
             Query::Transactions(query) => {
                 let mut own = None;
@@ -598,6 +602,22 @@ impl Connection {
             return self.refuse(RefusalCode::Busy, text.to_owned()).await;
         }
         Ok(Served::Next)
+    }
+
+    /// Asks accounting what `PrivateData` may hide as a whole.
+    async fn ask_unless_hidden(
+        &self,
+        what: PrivateData,
+        asked: AccountingQuery,
+        answer: Outbox,
+    ) -> io::Result<()> {
+        if self.hides(what).await? {
+            let refusal = Refusal::from(RefusalCode::AccessDenied);
+            let _ = answer.send(frame::encode(&Response::Refused(refusal)));
+            return Ok(());
+        }
+        ask_accounting(self, asked, answer);
+        Ok(())
     }
 
     /// Whether `PrivateData` hides this from the client.

@@ -390,6 +390,8 @@ impl Replica {
                 "files are read by the connection, not by the replica",
             ))),
             Query::Accounting(_)
+            | Query::JobText(_)
+            | Query::ReservationTimes(_)
             | Query::Usage(_)
             | Query::NodeEvents(_)
             | Query::Transactions(_) => {

@@ -147,6 +147,8 @@ impl Replica {
         let unsuspended = rows.unsuspended.union(&rows.reset).copied();
         let used = rows.used.iter().map(|(id, sum)| owner.used(*id, sum));
         let out = rows.out.iter().map(|(id, sum)| owner.out(*id, sum));
+        let reservations = rows.reservations.iter();
+        let reservations = reservations.map(|(id, record)| owner.reservation(*id, record));
         let gone = |table, key, numbers: &BTreeSet<i64>| {
             deletes(kind, table, key, of, numbers.iter().copied())
         };
@@ -158,6 +160,14 @@ impl Replica {
             gone("muster_transaction", "id", &rows.gone.transactions),
             gone("muster_used", "id", &rows.gone.used),
             gone("muster_out_of_service", "id", &rows.gone.out),
+            gone("muster_reservation", "id", &rows.gone.reservations),
+            upserts(
+                kind,
+                "muster_reservation",
+                tables::RESERVATION,
+                3,
+                reservations.collect(),
+            ),
             upserts(kind, "muster_used", tables::USED, 3, used.collect()),
             upserts(kind, "muster_out_of_service", tables::OUT, 3, out.collect()),
             upserts(kind, "muster_job", tables::JOB, 3, jobs.collect()),
@@ -199,7 +209,7 @@ const COPY: &[&str] = &[
 ];
 
 /// Numbers of stages in the database.
-const STAGES: [(Stage, i64); 7] = [
+const STAGES: [(Stage, i64); 8] = [
     (Stage::New, 0),
     (Stage::Jobs, 1),
     (Stage::Events, 2),
@@ -207,6 +217,7 @@ const STAGES: [(Stage, i64); 7] = [
     (Stage::Following, 4),
     (Stage::Used, 5),
     (Stage::Out, 6),
+    (Stage::Reservations, 7),
 ];
 
 fn number(stage: Stage) -> i64 {

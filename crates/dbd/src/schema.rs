@@ -7,7 +7,7 @@ use crate::sql::{Kind, SqlValue, Statement};
 
 /// Each entry brings the tables from the format of its index to the next. Entries never change once released. `KEY` is a text that
 /// may be in a key, `TEXT` any other.
-const MIGRATIONS: &[&[&str]] = &[FORMAT_1, FORMAT_2];
+const MIGRATIONS: &[&[&str]] = &[FORMAT_1, FORMAT_2, FORMAT_3];
 
 const FORMAT_1: &[&str] = &[
     "CREATE TABLE muster_copy (
@@ -70,6 +70,17 @@ const FORMAT_2: &[&str] = &[
         begin_ms BIGINT NOT NULL, node KEY NOT NULL, out_ms BIGINT NOT NULL,
         PRIMARY KEY (cluster, origin, id))",
     "UPDATE muster_copy SET stage = 5, reached_row = 0 WHERE stage = 4",
+];
+
+/// Times of reservations, which copies that were complete before get as well.
+const FORMAT_3: &[&str] = &[
+    "CREATE TABLE muster_reservation (
+        cluster KEY NOT NULL, origin BIGINT NOT NULL, id BIGINT NOT NULL, name KEY NOT NULL,
+        start_ms BIGINT NOT NULL, end_ms BIGINT NOT NULL, is_over BIGINT NOT NULL, node_list TEXT NOT NULL,
+        cpus BIGINT NOT NULL, flags TEXT NOT NULL, users TEXT NOT NULL, accounts TEXT NOT NULL,
+        PRIMARY KEY (cluster, origin, id))",
+    "CREATE INDEX muster_reservation_start ON muster_reservation (cluster, start_ms)",
+    "UPDATE muster_copy SET stage = 7, reached_row = 0 WHERE stage = 4",
 ];
 
 /// Longest text of a key, characters.

@@ -4,8 +4,9 @@ use crate::schema::KEY_CHARACTERS_MAX;
 use crate::sql::SqlValue;
 use muster_acct::{OutSum, Suspension, UsedSum};
 use muster_model::job::ExitStatus;
+use muster_model::reservation::Flags;
 use muster_model::time::{TimeLimit, Timestamp};
-use muster_proto::acct::{AcctJob, AcctStep, LoggedTransaction, NodeEvent};
+use muster_proto::acct::{AcctJob, AcctStep, LoggedTransaction, NodeEvent, ReservationRecord};
 
 /// Columns of `muster_job`.
 pub(crate) const JOB: &[&str] = &[
@@ -137,6 +138,22 @@ pub(crate) const USED: &[&str] = &[
 /// Columns of `muster_out_of_service`.
 pub(crate) const OUT: &[&str] = &[
     "cluster", "origin", "id", "length", "begin_ms", "node", "out_ms",
+];
+
+/// Columns of `muster_reservation`.
+pub(crate) const RESERVATION: &[&str] = &[
+    "cluster",
+    "origin",
+    "id",
+    "name",
+    "start_ms",
+    "end_ms",
+    "is_over",
+    "node_list",
+    "cpus",
+    "flags",
+    "users",
+    "accounts",
 ];
 
 /// Of which database of which cluster rows are.
@@ -307,6 +324,25 @@ impl Owner<'_> {
             sum.begin.0.into(),
             key(&sum.node),
             sum.out_ms.into(),
+        ];
+        self.row(id, rest)
+    }
+
+    /// In the order of [`RESERVATION`].
+    pub(crate) fn reservation(self, id: i64, record: &ReservationRecord) -> Vec<SqlValue> {
+        let flags = Flags::ALL.iter();
+        let flags = flags.filter(|(flag, _)| record.flags.has(*flag));
+        let flags: Vec<&str> = flags.map(|(_, name)| *name).collect();
+        let rest = [
+            key(&record.name),
+            record.start.0.into(),
+            record.end.0.into(),
+            record.is_over.into(),
+            SqlValue::text(&record.nodes),
+            SqlValue::unsigned(record.cpus),
+            SqlValue::text(&flags.join(",")),
+            SqlValue::text(&record.users),
+            SqlValue::text(&record.accounts),
         ];
         self.row(id, rest)
     }

@@ -32,7 +32,9 @@ use muster_model::spec::{
 };
 use muster_model::time::{TimeLimit, Timestamp};
 use muster_model::topology::SwitchAsk;
-use muster_proto::acct::{NodeEventQuery, TransactionQuery, UsageQuery};
+use muster_proto::acct::{
+    JobTextKind, JobTextQuery, NodeEventQuery, ReservationTimesQuery, TransactionQuery, UsageQuery,
+};
 use muster_proto::archive::{AgeUnit, ArchiveDump, ArchiveRequest, ArchivedKind, PurgeAge};
 use muster_proto::changes::ChangesQuery;
 use muster_proto::client::{JobFilter, Query, RequestBody};
@@ -102,7 +104,7 @@ kinds!(
     pub QUERIES, query_name, Query:
     Ping Jobs Cluster Config Script Allocation Accounting Diag Partitions ResetDiag Reservations NodeEvents Transactions
     Differences Accounts AccountsOfClusters JobClasses Priorities Licenses Listing Why Crontab JobCounts Usage
-    Changes Environment
+    Changes Environment JobText ReservationTimes
 );
 kinds!(
     /// Kinds of requests to the controller.
@@ -438,6 +440,17 @@ fn queries(ids: &Ids) -> Vec<(Rights, Query)> {
         (Owner, Query::Environment(ids.running)),
         (Owner, Query::Allocation(ids.running)),
         (Anyone, Query::Accounting(Box::default())),
+        (
+            Anyone,
+            Query::ReservationTimes(ReservationTimesQuery::default()),
+        ),
+        (
+            Anyone,
+            Query::JobText(JobTextQuery {
+                job: ids.running,
+                kind: JobTextKind::Environment,
+            }),
+        ),
         (Anyone, Query::Diag),
         (Anyone, Query::Partitions),
         (Administrator, Query::ResetDiag),

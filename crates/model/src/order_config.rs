@@ -52,6 +52,14 @@ pub struct OrderConfig {
     #[n(11)]
     #[cbor(default)]
     pub no_step_rows: bool,
+    /// `AccountingStoreFlags` has `job_script`: accounting keeps the scripts of batch jobs.
+    #[n(12)]
+    #[cbor(default)]
+    pub keeps_scripts: bool,
+    /// `AccountingStoreFlags` has `job_env`: accounting keeps the environments of batch jobs.
+    #[n(13)]
+    #[cbor(default)]
+    pub keeps_environments: bool,
 }
 
 /// Settings of `priority/multifactor`, slurm.conf(5) `Priority*`.

@@ -20,7 +20,7 @@ use muster_conf::Severity;
 use muster_conf::endpoint::conf_path;
 use muster_conf::files::{Flat, FlatSettings, load_flat};
 use muster_ctld::notify::Notify;
-use muster_dbd::{Address, DatabaseError, Kind, Replica};
+use muster_dbd::{Address, Database, DatabaseError, Kind, Replica};
 use muster_node::only_root_leads_to;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
@@ -240,6 +240,38 @@ pub(crate) fn address_of(dbd: &FlatSettings, name: &str) -> Result<Option<Addres
     }))
 }
 
+/// The same database on `StorageBackupHost`, if there is one.
+fn backup_of(dbd: &FlatSettings, address: &Address) -> Option<Address> {
+    let host = dbd
+        .text("StorageBackupHost")
+        .filter(|host| !host.is_empty())?;
+    Some(Address {
+        host: host.to_owned(),
+        ..address.clone()
+    })
+}
+
+/// Connects to the first of the databases that can be reached.
+///
+/// # Errors
+/// That of the first.
+fn connect_any(addresses: &[Address]) -> Result<Box<dyn Database>, DatabaseError> {
+    let mut failed = None;
+    for address in addresses {
+        match muster_dbd::connect(address) {
+            Ok(database) => {
+                if failed.is_some() {
+                    log::warn!("the accounting is copied to {address} (StorageBackupHost)");
+                }
+                return Ok(database);
+            }
+            Err(e @ DatabaseError::Connect { .. }) => failed = Some(failed.unwrap_or(e)),
+            Err(e) => return Err(e),
+        }
+    }
+    Err(failed.unwrap_or(DatabaseError::Answer("no database is named")))
+}
+
 /// What the site's program prints, run as `SlurmUser`.
 fn password_of(script: &str) -> Result<String> {
     let output = Command::new(script)
@@ -293,7 +325,11 @@ fn start(args: Args) -> Result<()> {
         is_ended: false,
     };
     match address {
-        Some(address) => service.copy(&address),
+        Some(address) => {
+            let backup = backup_of(&service.settings.dbd, &address);
+            let addresses: Vec<Address> = [address].into_iter().chain(backup).collect();
+            service.copy(&addresses);
+        }
         None => {
             log::info!(
                 "slurmdbd.conf names no database (StorageType): accounting is in {} alone",
@@ -341,15 +377,17 @@ impl Service {
     }
 
     /// Copies until the daemon is to end.
-    fn copy(&mut self, address: &Address) {
-        log::info!(
-            "the accounting of cluster {} is copied to {address}",
-            self.settings.cluster
-        );
+    fn copy(&mut self, addresses: &[Address]) {
+        if let Some(address) = addresses.first() {
+            log::info!(
+                "the accounting of cluster {} is copied to {address}",
+                self.settings.cluster
+            );
+        }
         let (mut retry, mut failing) = (RETRY_MIN, None::<(Instant, String)>);
         while !self.is_ended {
             let begun = Instant::now();
-            let Err(error) = self.follow(address, &mut failing) else {
+            let Err(error) = self.follow(addresses, &mut failing) else {
                 return;
             };
             let text = error.to_string();
@@ -371,7 +409,7 @@ impl Service {
     /// Copies what there is, and what comes, by one connection.
     fn follow(
         &mut self,
-        address: &Address,
+        addresses: &[Address],
         failing: &mut Option<(Instant, String)>,
     ) -> Result<(), DatabaseError> {
         let file = self.settings.file.clone();
@@ -379,7 +417,7 @@ impl Service {
             self.wait(LOOK_INTERVAL);
         }
         let mut source = CopySource::open(&file)?;
-        let database = muster_dbd::connect(address)?;
+        let database = connect_any(addresses)?;
         let mut replica = Replica::open(database, &self.settings.cluster, &source)?;
         let (mut said, mut was_first) =
             (Instant::now(), replica.copied().stage != Stage::Following);

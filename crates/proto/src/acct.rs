@@ -8,6 +8,7 @@ use muster_model::job::ArrayTask;
 use muster_model::job::{ExitStatus, JobState, Usage};
 use muster_model::limits::{KINDS_MAX, QUERY_ITEMS_MAX};
 use muster_model::node_state::ServiceState;
+use muster_model::reservation::Flags as ReservationFlags;
 use muster_model::time::{TimeLimit, Timestamp};
 use muster_model::use_slots::RunSpan;
 use muster_model::validate::Validate;
@@ -325,6 +326,71 @@ impl AcctQuery {
         self.states.dedup();
         self
     }
+}
+
+/// A time in which a reservation had the same nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct ReservationRecord {
+    /// Its name.
+    #[n(0)]
+    pub name: String,
+    /// Since when.
+    #[n(1)]
+    pub start: Timestamp,
+    /// Until when; while it is not over, until when it is to be.
+    #[n(2)]
+    pub end: Timestamp,
+    /// It is over.
+    #[n(3)]
+    pub is_over: bool,
+    /// The nodes as a hostlist.
+    #[n(4)]
+    pub nodes: String,
+    /// CPUs that it had there.
+    #[n(5)]
+    pub cpus: u64,
+    /// Its flags.
+    #[n(6)]
+    pub flags: ReservationFlags,
+    /// Who might use it, or, with a '-' before each, who might not; separated by commas.
+    #[n(7)]
+    pub users: String,
+    /// The same of accounts.
+    #[n(8)]
+    pub accounts: String,
+}
+
+/// Which times of reservations are asked for: those that touch a window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
+pub struct ReservationTimesQuery {
+    /// Start of the window.
+    #[n(0)]
+    pub start: Option<Timestamp>,
+    /// End of the window.
+    #[n(1)]
+    pub end: Option<Timestamp>,
+}
+
+/// What a batch job was submitted with, of which accounting keeps what `AccountingStoreFlags` names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Validate)]
+pub enum JobTextKind {
+    /// Its script.
+    #[n(0)]
+    Script,
+    /// Its environment: an encoded [`muster_model::spec::ExecContext`].
+    #[n(1)]
+    Environment,
+}
+
+/// Which text of which job is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Validate)]
+pub struct JobTextQuery {
+    /// The job, or the task of an array by its own number.
+    #[n(0)]
+    pub job: JobId,
+    /// Which text.
+    #[n(1)]
+    pub kind: JobTextKind,
 }
 
 /// Which changes of accounting are asked for: those made within a window.

@@ -90,6 +90,9 @@ pub enum ArchivedKind {
     /// Sums of what was used.
     #[n(5)]
     Usage,
+    /// Times of reservations.
+    #[n(6)]
+    Reservations,
 }
 
 /// The unit of an age.

@@ -1,6 +1,9 @@
 //! Clients and the controller.
 
-use crate::acct::{AcctJob, AcctQuery, LoggedTransaction, TransactionQuery};
+use crate::acct::{
+    AcctJob, AcctQuery, JobTextQuery, LoggedTransaction, ReservationRecord, ReservationTimesQuery,
+    TransactionQuery,
+};
 use crate::archive::ArchiveRequest;
 use crate::frame::{FrameError, Message};
 pub use crate::request_counts::{HeldBackUser, KindRequests, UserRequests};
@@ -232,6 +235,13 @@ pub enum Query {
     /// The environment that a job was submitted with: [`Response::Environment`]. Owner or administrator.
     #[n(470)]
     Environment(#[n(0)] JobId),
+    /// What a job was submitted with, as accounting keeps it: [`Response::JobText`]. Owner or administrator; others learn that
+    /// nothing is kept.
+    #[n(480)]
+    JobText(#[n(0)] JobTextQuery),
+    /// Times of reservations, of those that are over as well: one [`Response::ReservationTimes`].
+    #[n(490)]
+    ReservationTimes(#[n(0)] ReservationTimesQuery),
 }
 
 /// Which records a client wants. All given conditions must hold; an empty list is no condition.
@@ -399,6 +409,12 @@ pub enum Response {
     /// To `Environment`: an encoded [`muster_model::spec::ExecContext`].
     #[n(470)]
     Environment(#[n(0)] ByteVec),
+    /// To `JobText`: the text, if it is kept.
+    #[n(480)]
+    JobText(#[n(0)] Option<ByteVec>),
+    /// To `ReservationTimes`, by start.
+    #[n(490)]
+    ReservationTimes(#[n(0)] Vec<ReservationRecord>),
 }
 
 /// A node's agent takes a welcome and refusals from the controller; all else is for commands, which trust theirs.

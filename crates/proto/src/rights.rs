@@ -38,6 +38,8 @@ impl From<&Query> for AccessRequest {
             Query::Cluster => AccessRequest::Cluster,
             Query::Config | Query::JobClasses => AccessRequest::Config,
             Query::Script(_) => AccessRequest::Script,
+            Query::JobText(_) => AccessRequest::JobText,
+            Query::ReservationTimes(_) => AccessRequest::ReservationTimes,
             Query::Environment(_) => AccessRequest::Environment,
             Query::Allocation(_) => AccessRequest::Allocation,
             Query::Accounting(_) => AccessRequest::Accounting,

@@ -12,7 +12,7 @@ use super::usage::amount;
 use crate::store::StoreError;
 use muster_model::accounts::Transaction;
 use muster_model::time::Timestamp;
-use muster_proto::acct::{AcctJob, AcctStep, LoggedTransaction, NodeEvent};
+use muster_proto::acct::{AcctJob, AcctStep, LoggedTransaction, NodeEvent, ReservationRecord};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -44,6 +44,8 @@ pub enum Stage {
     Used,
     /// Sums of times in which nodes were out of service.
     Out,
+    /// Times of reservations.
+    Reservations,
     /// All is copied once, and what changes follows.
     Following,
 }
@@ -69,6 +71,8 @@ pub struct Rows {
     pub used: Vec<(i64, UsedSum)>,
     /// Sums of outages.
     pub out: Vec<(i64, OutSum)>,
+    /// Times of reservations.
+    pub reservations: Vec<(i64, ReservationRecord)>,
     /// Rows that are not there any more.
     pub gone: Gone,
 }
@@ -86,6 +90,8 @@ pub struct Gone {
     pub used: BTreeSet<i64>,
     /// Sums of outages.
     pub out: BTreeSet<i64>,
+    /// Times of reservations.
+    pub reservations: BTreeSet<i64>,
 }
 
 /// What was used in an hour, a day or a month. Amounts are milliseconds times what there was of it.
@@ -184,10 +190,8 @@ impl CopySource {
         copied: Copied,
         most: usize,
     ) -> Result<Option<(Rows, Copied)>, StoreError> {
-        let is_complete = {
-            let last = log::last(&self.connection)?;
-            log::is_kept(&self.connection)? && copied.number <= last
-        };
+        let is_complete = log::is_kept(&self.connection)?
+            && log::begins(&self.connection)?.contains(&copied.number);
         if copied.stage == Stage::New || !is_complete {
             let begun = Copied {
                 stage: Stage::Jobs,
@@ -279,7 +283,8 @@ impl Selection<'_> {
             Stage::Events => ("node_event", "id", Stage::Transactions),
             Stage::Transactions => ("txn", "id", Stage::Used),
             Stage::Used => ("used", "id", Stage::Out),
-            _ => ("out_of_service", "id", Stage::Following),
+            Stage::Out => ("out_of_service", "id", Stage::Reservations),
+            _ => ("reservation", "id", Stage::Following),
         };
         let sql = format!("SELECT {key} FROM {table} WHERE {key} > ?1 ORDER BY {key} LIMIT ?2");
         let numbers = self.numbers(&sql, (copied.row, most as i64))?;
@@ -290,7 +295,8 @@ impl Selection<'_> {
                 Stage::Events => self.event(number)?,
                 Stage::Transactions => self.transaction(number)?,
                 Stage::Used => self.used(number)?,
-                _ => self.out(number)?,
+                Stage::Out => self.out(number)?,
+                _ => self.reservation(number)?,
             }
             last = Some(number);
             if self.bytes >= BYTES_MAX {
@@ -344,7 +350,22 @@ impl Selection<'_> {
             Written::Transaction(id) => self.transaction(id),
             Written::Used(id) => self.used(id),
             Written::Out(id) => self.out(id),
+            Written::Reservation(id) => self.reservation(id),
         }
+    }
+
+    fn reservation(&mut self, id: i64) -> Result<(), StoreError> {
+        match super::reservation::read(self.records.connection, id)? {
+            Some(record) => {
+                let texts = [&record.nodes, &record.users, &record.accounts];
+                self.bytes += FIXED_BYTES + texts.into_iter().map(String::len).sum::<usize>();
+                self.rows.reservations.push((id, record));
+            }
+            None => {
+                self.rows.gone.reservations.insert(id);
+            }
+        }
+        Ok(())
     }
 
     fn whole_job(&mut self, number: i64) -> Result<(), StoreError> {

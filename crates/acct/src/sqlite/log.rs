@@ -3,6 +3,7 @@
 
 use crate::store::StoreError;
 use rusqlite::{Connection, OptionalExtension};
+use std::ops::RangeInclusive;
 
 /// Entries after which the log is given up: nobody reads it, and a copy begins anew.
 const ENTRIES_MAX: i64 = 20_000_000;
@@ -26,6 +27,8 @@ pub(super) enum Written {
     Used(i64),
     /// A sum of outages.
     Out(i64),
+    /// A time of a reservation.
+    Reservation(i64),
 }
 
 impl Written {
@@ -39,6 +42,7 @@ impl Written {
             Written::Transaction(id) => (6, id, 0),
             Written::Used(id) => (7, id, 0),
             Written::Out(id) => (8, id, 0),
+            Written::Reservation(id) => (9, id, 0),
         }
     }
 
@@ -53,6 +57,7 @@ impl Written {
             6 => Written::Transaction(first),
             7 => Written::Used(first),
             8 => Written::Out(first),
+            9 => Written::Reservation(first),
             _ => return None,
         })
     }
@@ -95,6 +100,16 @@ pub(super) fn ends(connection: &Connection) -> rusqlite::Result<(i64, i64)> {
     let last = last(connection)?;
     let first = number("SELECT min(number) FROM change_log")?;
     Ok((first.unwrap_or(last), last))
+}
+
+/// Numbers after which nothing is missing in the log: a copy that has reached an earlier one, as that of a backup, lacks what
+/// another has read and had removed.
+pub(super) fn begins(connection: &Connection) -> rusqlite::Result<RangeInclusive<i64>> {
+    let last = last(connection)?;
+    let first: Option<i64> = connection
+        .prepare_cached("SELECT min(number) FROM change_log")?
+        .query_row([], |row| row.get(0))?;
+    Ok(first.map_or(last, |first| first - 1)..=last)
 }
 
 /// The number that was given last.

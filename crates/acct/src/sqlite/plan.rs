@@ -1,12 +1,13 @@
 //! A batch of changes as the fewest writes: the last word on each run, each step with its beginning and end.
 
 use super::row::run_row;
-use crate::change::{Change, JobRow, NodeNow, RunKey};
+use crate::change::{Change, JobRow, NodeNow, ReservationNow, RunKey};
 use crate::store::StoreError;
 use muster_model::accounts::{JobNote, Transaction};
-use muster_model::ids::{JobId, StepNo};
+use muster_model::ids::{BlobId, JobId, StepNo};
 use muster_model::job::{ExitStatus, Step, StepEnd};
 use muster_model::time::Timestamp;
+use muster_proto::acct::JobTextKind;
 use std::collections::HashMap;
 
 /// What to write. Parts do not depend on each other except that runs come first.
@@ -24,8 +25,12 @@ pub(super) struct Plan<'a> {
     pub(super) resized: Option<ResizedRun>,
     /// Nodes, in order.
     pub(super) nodes: Vec<&'a NodeNow>,
+    /// Reservations, in order.
+    pub(super) reservations: Vec<&'a ReservationNow>,
     /// Changes of accounting's records, in order.
     pub(super) transactions: Vec<TransactionWrite<'a>>,
+    /// What jobs were submitted with.
+    pub(super) texts: Vec<JobTextWrite<'a>>,
     /// Texts of jobs, in order.
     pub(super) notes: Vec<NoteWrite<'a>>,
     job_at: HashMap<i64, usize>,
@@ -82,6 +87,15 @@ pub(super) struct TransactionWrite<'a> {
     pub(super) at: Timestamp,
 }
 
+/// What a job was submitted with.
+pub(super) struct JobTextWrite<'a> {
+    /// Row of the run.
+    pub(super) row: i64,
+    pub(super) kind: JobTextKind,
+    pub(super) id: BlobId,
+    pub(super) bytes: &'a [u8],
+}
+
 /// Texts of all runs of a job.
 pub(super) struct NoteWrite<'a> {
     pub(super) job: JobId,
@@ -107,6 +121,17 @@ impl<'a> Plan<'a> {
             Change::Job(job) => self.job(job, true, false)?,
             Change::Run(job) => self.job(job, false, false)?,
             Change::Fresh(job) => self.job(job, true, true)?,
+            Change::Text {
+                run,
+                kind,
+                id,
+                bytes,
+            } => self.texts.push(JobTextWrite {
+                row: run_row(*run)?,
+                kind: *kind,
+                id: *id,
+                bytes: bytes.as_slice(),
+            }),
             Change::StepStarted { run, step } => {
                 let write = self.step(*run, step.step)?;
                 (write.start, write.end) = (Some(step.as_ref()), None);
@@ -137,6 +162,7 @@ impl<'a> Plan<'a> {
                 });
             }
             Change::Node(now) => self.nodes.push(now),
+            Change::Reservation(now) => self.reservations.push(now),
             Change::Transaction { transaction, at } => {
                 let at = *at;
                 self.transactions.push(TransactionWrite { transaction, at });

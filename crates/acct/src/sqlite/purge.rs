@@ -2,6 +2,7 @@
 //! which the controller's own wait for. Sums of what was used stay, until they are purged themselves; what is not over is not
 //! purged.
 
+use super::job_text;
 use super::log::{self, Written};
 use super::row::{IMPORTED_RUN, OPEN, RUN_BITS};
 use super::{open_read_only, schema, set_up};
@@ -29,17 +30,20 @@ pub enum Purged {
     Transactions,
     /// Sums of what was used.
     Usage,
+    /// Times of reservations.
+    Reservations,
 }
 
 impl Purged {
     /// All, in the order in which they are purged.
-    pub const ALL: [Purged; 6] = [
+    pub const ALL: [Purged; 7] = [
         Purged::Events,
         Purged::Jobs,
         Purged::Steps,
         Purged::Suspensions,
         Purged::Transactions,
         Purged::Usage,
+        Purged::Reservations,
     ];
 
     /// As logs have it.
@@ -51,6 +55,7 @@ impl Purged {
             Purged::Suspensions => "suspensions",
             Purged::Transactions => "transactions",
             Purged::Usage => "sums of usage",
+            Purged::Reservations => "times of reservations",
         }
     }
 }
@@ -72,6 +77,8 @@ pub enum RowKey {
     Used(i64),
     /// A sum of outages.
     Out(i64),
+    /// A time of a reservation.
+    Reservation(i64),
 }
 
 /// From where on rows are looked for: after the run of this end and number. Steps and suspensions are found by their runs.
@@ -141,6 +148,11 @@ impl Purger {
                 "SELECT id FROM txn WHERE at_ms < ?1 ORDER BY at_ms LIMIT ?2",
                 (before.0, most),
                 RowKey::Transaction,
+            ),
+            Purged::Reservations => self.numbers(
+                "SELECT id FROM reservation WHERE end_ms < ?1 AND is_open = 0 ORDER BY end_ms LIMIT ?2",
+                (before.0, most),
+                RowKey::Reservation,
             ),
             Purged::Jobs => self.numbers(JOBS, (before.0, most), RowKey::Job),
             Purged::Usage => {
@@ -341,6 +353,9 @@ fn remove_row(connection: &Connection, key: RowKey) -> rusqlite::Result<bool> {
         RowKey::Transaction(id) => one("DELETE FROM txn WHERE id = ?1", id)?,
         RowKey::Used(id) => one("DELETE FROM used WHERE id = ?1", id)?,
         RowKey::Out(id) => one("DELETE FROM out_of_service WHERE id = ?1", id)?,
+        RowKey::Reservation(id) => {
+            one("DELETE FROM reservation WHERE id = ?1 AND is_open = 0", id)?
+        }
         RowKey::Step(job, step) => two("DELETE FROM step WHERE job = ?1 AND step = ?2", job, step)?,
         RowKey::Suspension(job, start) => two(
             "DELETE FROM suspension WHERE job = ?1 AND start_ms = ?2",
@@ -353,6 +368,7 @@ fn remove_row(connection: &Connection, key: RowKey) -> rusqlite::Result<bool> {
             if count > 0 {
                 one("DELETE FROM step WHERE job = ?1", row)?;
                 one("DELETE FROM suspension WHERE job = ?1", row)?;
+                job_text::remove(connection, row)?;
                 one("UPDATE imported SET row = -1 WHERE row = ?1", row)?;
             }
             count
@@ -396,5 +412,6 @@ fn written(key: RowKey) -> Written {
         RowKey::Transaction(id) => Written::Transaction(id),
         RowKey::Used(id) => Written::Used(id),
         RowKey::Out(id) => Written::Out(id),
+        RowKey::Reservation(id) => Written::Reservation(id),
     }
 }

@@ -14,7 +14,9 @@ use muster_model::ids::JobId;
 use muster_model::job::ArrayTask;
 use muster_model::spec::ArraySpec;
 use muster_model::time::Timestamp;
-use muster_proto::acct::{AcctJob, AcctQuery, AcctStep, NodeEvent, UsageQuery};
+use muster_proto::acct::{
+    AcctJob, AcctQuery, AcctStep, JobTextKind, NodeEvent, ReservationRecord, UsageQuery,
+};
 use rusqlite::Connection;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
@@ -153,6 +155,24 @@ impl History for Reader {
             found.push(event);
         }
         Ok(found)
+    }
+
+    fn reservations(
+        &mut self,
+        start: Option<Timestamp>,
+        end: Option<Timestamp>,
+    ) -> Result<Vec<ReservationRecord>, StoreError> {
+        super::reservation::within(&self.connection, start, end)
+    }
+
+    fn job_text(
+        &mut self,
+        job: JobId,
+        kind: JobTextKind,
+        owner: Option<u32>,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        let transaction = self.connection.unchecked_transaction()?;
+        super::job_text::find(&transaction, job, kind, owner)
     }
 
     fn usage(&mut self, query: &UsageQuery, now: Timestamp) -> Result<Use, StoreError> {

@@ -1,6 +1,7 @@
 //! Rows for archives, and taking them back: what is there already stays as it is, so that to do it twice changes nothing.
 
 use super::import::{ImportedJob, RowWriter};
+use super::job_text;
 use super::log::{self, Written};
 use super::purge::{Purger, RowKey};
 use super::records::{RawJob, Records, decode, job_columns};
@@ -13,7 +14,7 @@ use crate::archive::{Archived, ArchivedJob, ArchivedSum};
 use crate::store::StoreError;
 use minicbor::bytes::ByteVec;
 use muster_model::time::Timestamp;
-use muster_proto::acct::{AcctJob, AcctStep, NodeEvent};
+use muster_proto::acct::{AcctJob, AcctStep, NodeEvent, ReservationRecord};
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 use std::path::Path;
 use std::time::Duration;
@@ -50,6 +51,10 @@ impl Purger {
             RowKey::Transaction(id) => rows.transaction(id),
             RowKey::Used(id) => rows.used(id),
             RowKey::Out(id) => rows.out(id),
+            RowKey::Reservation(id) => {
+                let record = super::reservation::read(self.connection(), id)?;
+                Ok(record.map(Archived::Reservation))
+            }
         }
     }
 }
@@ -91,6 +96,7 @@ impl RowReader<'_> {
                 row: number,
                 array: array.transpose()?,
                 suspensions: suspensions.collect::<rusqlite::Result<_>>()?,
+                texts: job_text::of_run(records.connection, number)?,
                 job: AcctJob { steps, ..job },
             })))
         })
@@ -313,6 +319,15 @@ impl RowWriter<'_> {
                 ))?;
                 self.outcome(added, Written::Transaction)
             }
+            Archived::Reservation(record) => {
+                // One that is not over would never be.
+                let record = ReservationRecord {
+                    is_over: true,
+                    ..record.clone()
+                };
+                let added = super::reservation::put(self.connection, &record)?;
+                self.outcome(usize::from(added.is_some()), Written::Reservation)
+            }
             Archived::Used(sum) => self.restore_sum(sum),
             Archived::Out {
                 length,
@@ -371,6 +386,12 @@ impl RowWriter<'_> {
     }
 
     fn restore_job(&mut self, archived: &ArchivedJob) -> Result<Outcome, StoreError> {
+        // Jobs that follow in the file may have the same texts.
+        for text in &archived.texts {
+            if let Some(bytes) = &text.bytes {
+                job_text::store(self.connection, &text.key, bytes)?;
+            }
+        }
         if self.has_run(archived.row)? {
             return Ok(Outcome::Known);
         }
@@ -384,6 +405,9 @@ impl RowWriter<'_> {
             suspensions: archived.suspensions.clone(),
         };
         self.put_rows(archived.row, &job)?;
+        for text in &archived.texts {
+            job_text::name(self.connection, archived.row, text.kind, &text.key)?;
+        }
         Ok(Outcome::Added)
     }
 

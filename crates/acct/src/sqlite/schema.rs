@@ -9,7 +9,7 @@ const APPLICATION: i64 = 0x4d75_7374;
 
 /// Each entry brings a file from the format of its index to the next. Entries never change once released.
 const MIGRATIONS: &[&str] = &[
-    FORMAT_1, FORMAT_2, FORMAT_3, FORMAT_4, FORMAT_5, FORMAT_6, FORMAT_7, FORMAT_8,
+    FORMAT_1, FORMAT_2, FORMAT_3, FORMAT_4, FORMAT_5, FORMAT_6, FORMAT_7, FORMAT_8, FORMAT_9,
 ];
 
 /// A run's key is one number, the job's times 2^16 plus the run's, so that the table itself is the index by number
@@ -129,6 +129,24 @@ CREATE INDEX imported_row ON imported (row);
 /// The key of the hashes of texts ([`super::text_hash`]).
 const FORMAT_8: &str = "
 INSERT INTO meta VALUES ('text_key_first', random()), ('text_key_second', random());
+";
+/// What jobs were submitted with: scripts and environments, each once, whichever runs have it ([`super::job_text`]); times of
+/// reservations ([`super::reservation`]).
+const FORMAT_9: &str = "
+CREATE TABLE stored_text (id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, value BLOB NOT NULL);
+CREATE TABLE job_text (
+    row INTEGER NOT NULL, kind INTEGER NOT NULL, text INTEGER NOT NULL,
+    PRIMARY KEY (row, kind)
+) WITHOUT ROWID;
+CREATE INDEX job_text_text ON job_text (text);
+CREATE TABLE reservation (
+    id INTEGER PRIMARY KEY, name TEXT NOT NULL, start_ms INTEGER NOT NULL, end_ms INTEGER NOT NULL,
+    is_open INTEGER NOT NULL, nodes TEXT NOT NULL, cpus INTEGER NOT NULL, flags INTEGER NOT NULL,
+    users TEXT NOT NULL, accounts TEXT NOT NULL
+);
+CREATE UNIQUE INDEX reservation_once ON reservation (name, start_ms);
+CREATE INDEX reservation_open ON reservation (name) WHERE is_open = 1;
+CREATE INDEX reservation_end ON reservation (end_ms);
 ";
 /// The format that brought a key for hashes, which all texts of an older one get.
 const KEYED_SINCE: i64 = 8;

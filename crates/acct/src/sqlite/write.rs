@@ -1,7 +1,9 @@
 //! Carrying out a plan inside a transaction.
 
+use super::job_text;
 use super::log::{self, Written};
 use super::plan::{DerivedExit, JobWrite, Plan, ResizedRun, StepWrite, SuspensionWrite};
+use super::reservation;
 use super::rollup::Rollup;
 use super::row::{
     ASKED, Context, LIFE, OPEN, Owner, RESIZED, STEP_END, STEP_START, cbor, exit_key, first_row,
@@ -197,8 +199,20 @@ impl Writer<'_> {
         for now in &plan.nodes {
             self.node(now)?;
         }
+        for now in &plan.reservations {
+            reservation::write(self.connection, now, self.is_logged)?;
+        }
         for write in &plan.transactions {
             self.transaction(write.transaction, write.at)?;
+        }
+        for write in &plan.texts {
+            job_text::put(
+                self.connection,
+                write.row,
+                write.kind,
+                &write.id.0,
+                write.bytes,
+            )?;
         }
         for write in &plan.notes {
             self.note(write.job, write.owner, write.note)?;

@@ -65,6 +65,29 @@ fn a_part_has_a_bounded_number_of_bytes() {
     }
 }
 
+/// A database that was restored from a backup, or the one of StorageBackupHost, lacked what another had read meanwhile.
+#[test]
+fn a_copy_that_is_older_than_the_log_begins_anew() {
+    let mut scene = Scene::new();
+    submit(&mut scene);
+    let mut source = CopySource::open(&scene.directory.file("acct.db")).unwrap();
+    let mut copied = Copied::default();
+    copy(&mut source, &mut copied);
+    let backup = copied;
+    submit(&mut scene);
+    copy(&mut source, &mut copied);
+    source.forget(copied, 1_000_000).unwrap();
+    // What was read last goes on, whether there is something new or not.
+    assert!(source.next(copied, 1000).unwrap().is_none());
+    let mut old = backup;
+    let (_, jobs) = copy(&mut source, &mut old);
+    assert_eq!(jobs.len(), 2 * JOBS as usize);
+    assert_eq!(old.stage, Stage::Following);
+    submit(&mut scene);
+    let (_, jobs) = copy(&mut source, &mut copied);
+    assert_eq!(jobs.len(), JOBS as usize);
+}
+
 /// Steps without a text counted nothing: the first copy read all of them at once.
 #[test]
 fn a_part_has_a_bounded_number_of_steps() {

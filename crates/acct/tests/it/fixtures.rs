@@ -5,18 +5,20 @@
 use crate::support::{Directory, at};
 use minicbor::Decode;
 use muster_acct::{
-    ArchiveHeader, Archived, Change, History, JobRow, NodeNow, Reader, RunKey, SqliteStore, Store,
+    ArchiveHeader, Archived, Change, History, JobRow, NodeNow, Reader, ReservationNow, RunKey,
+    SqliteStore, Store,
 };
 use muster_fixtures::{Root, assert_same, check, from_hex, sample, to_hex};
 use muster_model::het::HetPlace;
-use muster_model::ids::{JobId, StepNo};
+use muster_model::ids::{BlobId, JobId, StepNo};
 use muster_model::job::ArrayTask;
 use muster_model::job::{Allocation, ExitStatus, JobState, Reason, Step, StepEnd};
 use muster_model::node::NodeReason;
 use muster_model::node_state::ServiceState;
+use muster_model::reservation::Flags;
 use muster_model::spec::{JobKind, JobSpec};
 use muster_model::time::TimeLimit;
-use muster_proto::acct::{AcctJob, AcctQuery, NodeEvent};
+use muster_proto::acct::{AcctJob, AcctQuery, JobTextKind, NodeEvent, ReservationRecord};
 use rusqlite::Connection;
 use std::fmt::Write as _;
 use std::fs;
@@ -248,6 +250,12 @@ fn changes() -> Vec<Change> {
         Change::Job(Box::new(record)),
         Change::Job(Box::new(row(run(2, 0)))),
         Change::Job(Box::new(component)),
+        Change::Text {
+            run: run(2, 0),
+            kind: JobTextKind::Script,
+            id: BlobId([7; 32]),
+            bytes: Arc::new(b"#!/bin/sh\n".to_vec().into()),
+        },
         started(StepNo(0)),
         Change::StepEnded {
             run: run(2, 0),
@@ -274,6 +282,21 @@ fn changes() -> Vec<Change> {
         },
         node(30, true),
         node(40, false),
+        Change::Reservation(Box::new(ReservationNow {
+            name: "resv".to_owned(),
+            at: at(50),
+            set: Some(ReservationRecord {
+                name: "resv".to_owned(),
+                start: at(45),
+                end: at(95),
+                is_over: false,
+                nodes: "n[1-2]".to_owned(),
+                cpus: 8,
+                flags: Flags::MAINT,
+                users: "amy".to_owned(),
+                accounts: "physics".to_owned(),
+            }),
+        })),
     ]
 }
 

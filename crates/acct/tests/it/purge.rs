@@ -325,7 +325,7 @@ fn what_was_purged_comes_back_as_it_was_and_only_once() {
     parts.sort_by_key(|(what, _)| !matches!(what, Purged::Jobs));
     for (_, rows) in &parts {
         for (_, row) in rows {
-            writer.add(row).unwrap();
+            writer.add(row.clone()).unwrap();
             count += 1;
         }
         let keys: Vec<RowKey> = rows.iter().map(|(key, _)| *key).collect();

@@ -15,8 +15,8 @@ use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::spec::ExecContext;
 use muster_model::time::Timestamp;
 use muster_proto::acct::{
-    AcctJob, AcctQuery, LoggedTransaction, NodeEvent, NodeEventQuery, TransactionQuery, UsagePage,
-    UsageQuery,
+    AcctJob, AcctQuery, LoggedTransaction, NodeEvent, NodeEventQuery, ReservationRecord,
+    ReservationTimesQuery, TransactionQuery, UsagePage, UsageQuery,
 };
 use muster_proto::client::{
     AccountsAnswer, ClusterPage, ConfigAnswer, Diag, JobFilter, PrioritiesAnswer, Query,
@@ -213,6 +213,40 @@ pub(crate) fn reservations(client: &mut Client) -> Result<ReservationsAnswer, Co
     match client.query(Query::Reservations)? {
         Response::Reservations(answer) => Ok(*answer),
         other => Err(unexpected(&other)),
+    }
+}
+
+/// Asks for the times of reservations that touch a window. Where `PrivateData` hides them, those that are there now and that the
+/// user may use are given.
+pub(crate) fn reservation_times(
+    client: &mut Client,
+    (start, end): (Option<Timestamp>, Option<Timestamp>),
+) -> Result<Vec<ReservationRecord>, ConnectError> {
+    let query = ReservationTimesQuery { start, end };
+    match client.query(Query::ReservationTimes(query)) {
+        Ok(Response::ReservationTimes(times)) => Ok(times),
+        Ok(other) => Err(unexpected(&other)),
+        Err(ConnectError::Refused(refusal)) if refusal.code == RefusalCode::AccessDenied => {
+            let answer = reservations(client)?;
+            let all = answer.reservations.into_iter().zip(answer.cpus);
+            let records = all.map(|(of, cpus)| ReservationRecord {
+                name: of.name,
+                start: of.start,
+                end: of.end,
+                is_over: false,
+                nodes: of.hostlist,
+                cpus,
+                flags: of.flags,
+                users: of.users.join(","),
+                accounts: of.accounts.join(","),
+            });
+            let touches = |record: &ReservationRecord| {
+                end.is_none_or(|end| record.start <= end)
+                    && start.is_none_or(|start| record.end >= start)
+            };
+            Ok(records.filter(touches).collect())
+        }
+        Err(e) => Err(e),
     }
 }
 

@@ -20,23 +20,25 @@ const LOSS: &str = "This may result in loss of accounting database records (if P
     Are you sure you want to continue?";
 
 /// What is archived, by Slurm's word for it.
-const KINDS: [(&str, ArchivedKind); 6] = [
+const KINDS: [(&str, ArchivedKind); 7] = [
     ("events", ArchivedKind::Events),
     ("jobs", ArchivedKind::Jobs),
     ("steps", ArchivedKind::Steps),
     ("suspend", ArchivedKind::Suspensions),
     ("txn", ArchivedKind::Transactions),
     ("usage", ArchivedKind::Usage),
+    ("reservations", ArchivedKind::Reservations),
 ];
 
 /// What is purged, with the beginning of its key; `After` or `Months` follows.
-const PURGES: [(&str, ArchivedKind); 6] = [
+const PURGES: [(&str, ArchivedKind); 7] = [
     ("PurgeEvent", ArchivedKind::Events),
     ("PurgeJob", ArchivedKind::Jobs),
     ("PurgeStep", ArchivedKind::Steps),
     ("PurgeSuspend", ArchivedKind::Suspensions),
     ("PurgeTXN", ArchivedKind::Transactions),
     ("PurgeUsage", ArchivedKind::Usage),
+    ("PurgeResv", ArchivedKind::Reservations),
 ];
 
 /// Conditions on jobs that Slurm knows here.
@@ -140,9 +142,6 @@ fn read(words: &[String]) -> Result<(ArchiveDump, Vec<String>), Failure> {
             match KINDS.iter().find(|(name, _)| word.is(name, 2)) {
                 Some((_, kind)) => dump.kept.push(*kind),
                 None if word.is("where", 5) => {}
-                None if word.is("reservations", 1) => {
-                    return Err(Failure::new(NO_RESERVATIONS));
-                }
                 None => return Err(Failure::new(format!(" Unknown condition: {text}"))),
             }
             continue;
@@ -161,7 +160,6 @@ fn read(words: &[String]) -> Result<(ArchiveDump, Vec<String>), Failure> {
             None if begins("directory", key) => dump.dir = Some(word.value),
             None if key.len() > 1 && begins("script", key) => dump.script = Some(word.value),
             None if begins("clusters", key) => clusters.extend(word.list()),
-            None if begins_with(key, "PurgeResv") => return Err(Failure::new(NO_RESERVATIONS)),
             None if JOB_CONDITIONS.iter().any(|name| begins(name, key)) => {
                 return Err(Failure::new(format!(
                     " Condition {text} is not implemented: what is old is archived of all jobs"
@@ -172,8 +170,6 @@ fn read(words: &[String]) -> Result<(ArchiveDump, Vec<String>), Failure> {
     }
     Ok((dump, clusters))
 }
-
-const NO_RESERVATIONS: &str = " Reservations are not archived: no records of them are kept";
 
 fn begins_with(key: &str, name: &str) -> bool {
     let start = key.get(..name.len());

@@ -40,6 +40,9 @@ pub(super) fn execute(session: &mut Invocation<'_>, words: &[String]) -> Result<
             session.check_writable()?;
             archive::run(session, rest)
         }
+        () if is("rollup", 4) => Err(Failure::new(
+            "sacctmgr: error: sums are written with the rows that they are of: there is nothing to roll up",
+        )),
         () if is("clear", 3) => service::clear(session, rest),
         () if is("reconfigure", 3) => service::reconfigure(session),
         () if is("shutdown", 8) => Err(Failure::new(

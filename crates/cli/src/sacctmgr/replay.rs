@@ -366,6 +366,7 @@ fn what_needs_several_clusters_is_refused_by_name() {
         "sacctmgr -i add federation f",
         "sacctmgr -i add resource r count=3 server=s type=license",
         "sacctmgr -i modify cluster peer set federation=f",
+        "sacctmgr rollup",
     ] {
         let said = answer(&mut table, command);
         assert!(

@@ -11,6 +11,7 @@ use super::words::Word;
 use crate::listing::context::Ctx;
 use crate::listing::{Failure, query, time_input};
 use jiff::Zoned;
+use muster_model::reservation::Flags;
 use muster_model::time::Timestamp;
 use std::fmt::Write as _;
 
@@ -160,12 +161,24 @@ pub(super) fn runaways(session: &mut Invocation<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reservations as they are now; those that are over are not kept.
+/// Times of reservations: those of today, unless another time is asked for.
 pub(super) fn reservations(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
     let (mut format, mut names, mut nodes) = (None, None, None);
-    let mut clusters = None;
+    let (mut clusters, now) = (None, Zoned::now());
+    let today = now.start_of_day().unwrap_or_else(|_| now.clone());
+    let mut start = Some(Timestamp(today.timestamp().as_millisecond()));
+    let mut end = Some(Timestamp(now.timestamp().as_millisecond()));
     for text in words {
         let word = Word::new(text);
+        let at = || {
+            let at = time_input::parse(&word.value, &now);
+            at.map(Some).ok_or_else(|| {
+                error(format!(
+                    "Invalid time specification (pos=0): {}",
+                    word.value
+                ))
+            })
+        };
         match word.key.as_deref() {
             None if word.is("where", 3) => {}
             None => names = Some(word.list()),
@@ -175,7 +188,13 @@ pub(super) fn reservations(session: &mut Invocation<'_>, words: &[String]) -> Re
             Some(key) if begins("format", key) => format = Some(word.value.clone()),
             Some(key) if begins("clusters", key) => clusters = Some(word.list()),
             Some(key) if key.len() > 1 && begins("nodes", key) => nodes = Some(word.value.clone()),
-            Some(key) if ["end", "ids", "start"].iter().any(|name| begins(name, key)) => {}
+            Some(key) if begins("start", key) => start = at()?,
+            Some(key) if begins("end", key) => end = at()?,
+            Some(key) if begins("ids", key) => {
+                return Err(error(
+                    "reservations have no numbers here: ask for them by name (Names=)",
+                ));
+            }
             Some(_) => return Err(Failure::new(format!(" Unknown condition: {text}{USE_SET}"))),
         }
     }
@@ -183,29 +202,33 @@ pub(super) fn reservations(session: &mut Invocation<'_>, words: &[String]) -> Re
     let columns = columns(format.as_deref().unwrap_or(usual), false)?;
     let client = session.ledger.client()?;
     let ctx = Ctx::new(&client.endpoint.cluster.clone());
-    let answer = query::reservations(client).map_err(error)?;
+    let times = query::reservation_times(client, (start, end)).map_err(error)?;
     let on = nodes.and_then(|nodes| muster_model::hostlist::parse(&nodes).ok());
     let fits = |list: &Option<Vec<String>>, name: &str| {
         list.as_ref()
             .is_none_or(|list| list.iter().any(|own| own == name))
     };
     let mut rows = Vec::new();
-    for (reservation, cpus) in answer.reservations.iter().zip(&answer.cpus) {
-        let held = reservation.nodes.iter().map(|node| node.name.as_str());
-        let meets = on
-            .as_ref()
-            .is_none_or(|on| held.clone().any(|name| on.iter().any(|n| n == name)));
-        if !meets || !fits(&names, &reservation.name) || !fits(&clusters, &ctx.cluster) {
+    for record in &times {
+        let meets = on.as_ref().is_none_or(|on| {
+            let held = muster_model::hostlist::parse(&record.nodes).unwrap_or_default();
+            held.iter().any(|name| on.contains(name))
+        });
+        if !meets || !fits(&names, &record.name) || !fits(&clusters, &ctx.cluster) {
             continue;
         }
+        let flags = Flags::ALL.iter();
+        let flags = flags.filter(|(flag, _)| record.flags.has(*flag));
+        let flags: Vec<&str> = flags.map(|(_, name)| *name).collect();
         let row = ListingRow::default()
             .with("Cluster", ctx.cluster.clone())
-            .with("Name", reservation.name.clone())
-            .with("TRES", format!("cpu={cpus}"))
-            .with("TimeStart", time(&ctx, reservation.start))
-            .with("TimeEnd", time(&ctx, reservation.end))
-            .with("NodeName", reservation.hostlist.clone())
-            .with("Assocs", reservation.accounts.join(","));
+            .with("Name", record.name.clone())
+            .with("TRES", format!("cpu={}", record.cpus))
+            .with("TimeStart", time(&ctx, record.start))
+            .with("TimeEnd", time(&ctx, record.end))
+            .with("NodeName", record.nodes.clone())
+            .with("Flags", flags.join(","))
+            .with("Assocs", record.accounts.clone());
         rows.push(row.line(&columns));
     }
     session.print(&columns, &rows);

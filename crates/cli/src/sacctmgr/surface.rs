@@ -44,6 +44,12 @@ const COMMANDS: &[(&str, Status)] = &[
     ),
     ("archive load", Status::Partly("File=, not Insert=")),
     (
+        "rollup",
+        Status::Refused(
+            "sums are written with the rows that they are of: there is nothing to roll up",
+        ),
+    ),
+    (
         "shutdown",
         Status::Refused("accounting is a part of the controller; see scontrol shutdown"),
     ),
@@ -76,7 +82,7 @@ const SHOWN: &[(&str, Status)] = &[
     ),
     (
         "reservation",
-        Status::Partly("those that are there now; those that are over are not kept"),
+        Status::Partly("by name, node and time; without UnusedWall and numbers"),
     ),
     (
         "runawayjobs",

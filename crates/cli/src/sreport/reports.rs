@@ -10,9 +10,9 @@ use crate::listing::{Failure, query};
 use muster_model::accounts::{Accounts, ROOT};
 use muster_model::private_data::PrivateData;
 use muster_model::refusal::RefusalCode;
-use muster_model::reservation::Reservation;
+use muster_model::reservation::Flags;
 use muster_model::time::Timestamp;
-use muster_proto::acct::{AcctJob, NodeOutage, UsageRow};
+use muster_proto::acct::{AcctJob, NodeOutage, ReservationRecord, UsageRow};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The data of reports.
@@ -25,9 +25,8 @@ pub(super) struct ReportData {
     /// What was used, of reports on clusters and users.
     pub(super) usage: Vec<UsageRow>,
     pub(super) accounts: Accounts,
-    pub(super) reservations: Vec<Reservation>,
-    /// CPUs of each reservation.
-    pub(super) reserved_cpus: Vec<u64>,
+    /// Times of reservations, of the report on them.
+    pub(super) reservations: Vec<ReservationRecord>,
     /// Name, CPUs and MiB of each node.
     pub(super) nodes: Vec<(String, u32, u64)>,
     pub(super) outages: Vec<NodeOutage>,
@@ -45,9 +44,15 @@ impl ReportData {
     ) -> Result<ReportData, ConnectError> {
         let mut ctx = Ctx::new("");
         query::cluster(client, &mut ctx)?;
-        let reservations = query::reservations(client)?;
         let accounts = query::accounts(client)?;
+        let mut reservations = Vec::new();
         let used = match kind {
+            "reservation" => {
+                let window = (Some(period.start), Some(period.end));
+                reservations = query::reservation_times(client, window)?;
+                reservations.retain(|record| wanted(&request.names, &record.name));
+                UsageAnswer::ask_rows(client, request, whole_times(&reservations, period))?
+            }
             "cluster" | "user" if request.is_of_sums() => UsageAnswer::ask(client, period)?,
             _ => UsageAnswer::ask_rows(client, request, period)?,
         };
@@ -62,8 +67,7 @@ impl ReportData {
             jobs: used.jobs,
             usage: used.part.rows,
             accounts: accounts.accounts,
-            reservations: reservations.reservations,
-            reserved_cpus: reservations.cpus,
+            reservations,
             nodes: nodes.collect(),
             whole: used.part.outages.is_some()
                 && !used.part.withheld
@@ -101,6 +105,16 @@ impl ReportData {
         }
         line.push(ROOT);
         line
+    }
+}
+
+/// The period and all of the reservations, whose times are not cut.
+fn whole_times(reservations: &[ReservationRecord], period: Period) -> Period {
+    let starts = reservations.iter().map(|record| record.start);
+    let ends = reservations.iter().map(|record| record.end);
+    Period {
+        start: starts.chain([period.start]).min().unwrap_or(period.start),
+        end: ends.chain([period.end]).max().unwrap_or(period.end),
     }
 }
 
@@ -174,6 +188,7 @@ const RESERVATION: &[Known] = &[
     ("Nodes", "Nodes", 15),
     ("Flags", "Flags", 20),
     ("Associations", "Associations", 15),
+    ("TotalTime", "TotalTime", 9),
 ];
 /// Columns whose width grows where a share stands beside each amount.
 const AMOUNTS: [&str; 9] = [
@@ -649,6 +664,16 @@ fn by_wckey(
     Ok(lay_out(columns, lines.collect(), title))
 }
 
+/// `[days-]hours:minutes:seconds`.
+fn clock(seconds: u64) -> String {
+    let (days, s) = (seconds / 86_400, seconds % 86_400);
+    let time = format!("{:02}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
+    match days {
+        0 => time,
+        days => format!("{days}-{time}"),
+    }
+}
+
 fn reservations(
     facts: &ReportData,
     request: &ReportRequest,
@@ -670,41 +695,42 @@ fn reservations(
         ctx.time(&mut out, at);
         text(out)
     };
-    let met = facts
-        .reservations
-        .iter()
-        .zip(&facts.reserved_cpus)
-        .filter(|(reservation, _)| {
-            wanted(&request.names, &reservation.name)
-                && facts
-                    .period
-                    .overlap(reservation.start, Some(reservation.end))
-                    > 0.0
-        });
-    let lines = met.map(|(reservation, cpus)| {
+    let met = facts.reservations.iter().filter(|record| {
+        let period = &facts.period;
+        period.overlap(record.start, Some(record.end)) > 0.0
+    });
+    let lines = met.map(|record| {
         let whole = Period {
-            start: reservation.start,
-            end: reservation.end,
+            start: record.start,
+            end: record.end,
         };
-        let so_far = whole.overlap(whole.start, Some(facts.now)) * *cpus as f64;
-        let own = facts
-            .jobs
-            .iter()
-            .filter(|job| job.reservation == reservation.name);
+        let cpus = record.cpus as f64;
+        let so_far = whole.overlap(whole.start, Some(facts.now)) * cpus;
+        let own = facts.jobs.iter();
+        let own = own.filter(|job| job.reservation == record.name);
         let used: f64 = own
             .map(|job| ran_s(job, whole, facts.now) * f64::from(job.alloc_cpus))
             .sum();
         let used = used.min(so_far);
         let amount = |of: f64| Cell::Amount(settings.time.text(of, so_far));
+        let flags = Flags::ALL
+            .iter()
+            .filter(|(flag, _)| record.flags.has(*flag));
+        let flags: Vec<&str> = flags.map(|(_, name)| *name).collect();
         ReportLine::from([
             ("Cluster", text(&facts.cluster)),
-            ("Name", text(&reservation.name)),
-            ("Start", time(reservation.start)),
-            ("End", time(reservation.end)),
+            ("Name", text(&record.name)),
+            ("Start", time(record.start)),
+            ("End", time(record.end)),
             ("TresName", text("cpu")),
             ("Allocated", amount(used)),
             ("Idle", amount(so_far - used)),
-            ("Nodes", text(&reservation.hostlist)),
+            ("Nodes", text(&record.nodes)),
+            ("Flags", text(flags.join(","))),
+            (
+                "TotalTime",
+                text(clock(record.end.since_ms(record.start) / 1000)),
+            ),
         ])
     });
     let unit = match settings.time.is_percent() {

@@ -425,7 +425,7 @@ impl<'a> Draft<'a> {
             Event::CrontabSet { uid, crontab, .. } => {
                 self.crontabs.insert(*uid, crontab.as_deref().cloned());
             }
-            Event::ReservationSet { reservation } => {
+            Event::ReservationSet { reservation, .. } => {
                 self.reservations.insert(reservation.name.clone());
             }
             Event::ReservationStarted { name, .. } | Event::ReservationGone { name, .. } => {

@@ -225,6 +225,7 @@ fn emit(draft: &mut Draft<'_>, reservation: Reservation) {
     course::follow_end(draft, &reservation);
     draft.emit(Event::ReservationSet {
         reservation: Box::new(reservation),
+        at: Some(draft.now),
     });
 }
 

@@ -5,6 +5,7 @@ use muster_proto::archive::ArchiveRequest;
 use muster_proto::client::Response;
 use muster_proto::frame;
 use std::io;
+use tokio::sync::oneshot;
 
 impl Connection {
     pub(super) async fn archive(&mut self, request: ArchiveRequest) -> io::Result<Served> {
@@ -14,8 +15,12 @@ impl Connection {
         };
         let archives = self.shared.archives.clone();
         let conf = self.shared.configuration_path().to_owned();
-        // It lasts as long as the work does.
-        let done = tokio::task::spawn_blocking(move || archives.run(&conf, &request));
+        // It may take minutes, for which a controller that stops does not wait.
+        let (answer, done) = oneshot::channel();
+        let work = move || drop(answer.send(archives.run(&conf, &request)));
+        std::thread::Builder::new()
+            .name("archive".to_owned())
+            .spawn(work)?;
         match done.await.map_err(io::Error::other)? {
             Ok(lines) => {
                 for line in &lines {

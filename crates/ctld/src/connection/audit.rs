@@ -46,6 +46,16 @@ impl Connection {
         })
     }
 
+    /// The only user whose jobs' texts the client may read; none if it may read everybody's, which the audit log then has.
+    pub(super) async fn text_owner(&mut self) -> io::Result<Option<u32>> {
+        let entry = self.entry().await?;
+        if !entry.suffices(AccessRequest::JobTextOfOther) {
+            return Ok(Some(self.identity.uid));
+        }
+        self.asked.request = AccessRequest::JobTextOfOther;
+        Ok(None)
+    }
+
     /// Refuses the present request.
     pub(super) async fn refuse(&mut self, code: RefusalCode, detail: String) -> io::Result<Served> {
         self.refuse_as(Refusal::new(code, detail)).await
@@ -106,7 +116,12 @@ impl Connection {
             return Ok(());
         }
         let is_noted = match (self.asked.request, self.asked.job) {
-            (AccessRequest::ResetDiag | AccessRequest::CrontabOfOther, _) => true,
+            (
+                AccessRequest::ResetDiag
+                | AccessRequest::CrontabOfOther
+                | AccessRequest::JobTextOfOther,
+                _,
+            ) => true,
             (
                 AccessRequest::Script | AccessRequest::Environment | AccessRequest::Allocation,
                 Some(job),

@@ -44,6 +44,8 @@ pub(super) fn kind(body: &RequestBody) -> &'static str {
             Query::Environment(_) => "REQUEST_JOB_ENVIRONMENT",
             Query::Allocation(_) => "REQUEST_JOB_ALLOCATION_INFO",
             Query::Accounting(_) => "DBD_GET_JOBS_COND",
+            Query::ReservationTimes(_) => "DBD_GET_RESVS",
+            Query::JobText(_) => "DBD_GET_JOBS_COND",
             Query::Usage(_) => "DBD_GET_ASSOC_USAGE",
             Query::NodeEvents(_) => "DBD_GET_EVENTS",
             Query::Transactions(_) => "DBD_GET_TXN",

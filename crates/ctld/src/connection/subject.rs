@@ -86,6 +86,7 @@ fn query_subject(query: &Query) -> String {
         | Query::Why { job, .. } => {
             format!("job {job}")
         }
+        Query::JobText(query) => format!("job {}", query.job),
         Query::ResetDiag => "counters".into(),
         Query::Differences => "configuration".into(),
         Query::Crontab { uid } => {
@@ -101,6 +102,7 @@ fn query_subject(query: &Query) -> String {
         | Query::Accounting(_)
         | Query::Usage(_)
         | Query::NodeEvents(_)
+        | Query::ReservationTimes(_)
         | Query::Transactions(_)
         | Query::Diag
         | Query::Reservations

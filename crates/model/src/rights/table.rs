@@ -208,6 +208,12 @@ requests! {
     Allocation = Query, OwnerAlone, "srun and sstat with a job's number";
     /// Jobs of accounting (PrivateData=jobs; of sreport usage as well).
     Accounting = Query, Anyone, "sacct, sreport";
+    /// A script or an environment of a job of one's own, as accounting keeps it.
+    JobText = Query, Anyone, "sacct -B, --env-vars";
+    /// The same of a job of another user.
+    JobTextOfOther = Query, Administrator, "sacct -B, --env-vars of others' jobs";
+    /// Times of reservations, of those that are over as well (PrivateData=reservations).
+    ReservationTimes = Query, Anyone, "sreport reservation, sacctmgr show reservation";
     /// What was used in a period (PrivateData=jobs, usage, events).
     Usage = Query, Anyone, "sreport";
     /// When nodes were out of service (PrivateData=events).

@@ -19,7 +19,7 @@ pub(super) const FILE_ROWS: usize = 50_000;
 const SAME_NAME_MAX: u32 = 16;
 
 /// The keys of slurmdbd.conf, what each is about, how Slurm calls that in names of files, and the variables that ArchiveScript gets.
-const KEYS: [(&str, Purged, &str, &str, Option<&str>); 6] = [
+const KEYS: [(&str, Purged, &str, &str, Option<&str>); 7] = [
     (
         "ArchiveEvents",
         Purged::Events,
@@ -61,6 +61,13 @@ const KEYS: [(&str, Purged, &str, &str, Option<&str>); 6] = [
         "usage",
         "SLURM_ARCHIVE_USAGE",
         None,
+    ),
+    (
+        "ArchiveResvs",
+        Purged::Reservations,
+        "resv",
+        "SLURM_ARCHIVE_RESVS",
+        Some("SLURM_ARCHIVE_LAST_RESV"),
     ),
 ];
 
@@ -182,7 +189,7 @@ impl ArchiveSettings {
         for key in keys {
             if let Some(row) = purger.read(*key)? {
                 oldest = oldest.min(time_of(&row));
-                writer.add(&row)?;
+                writer.add(row)?;
             }
         }
         let out = writer.finish()?;
@@ -269,6 +276,7 @@ fn time_of(row: &Archived) -> Timestamp {
         Archived::Transaction(logged) => logged.at,
         Archived::Used(sum) => sum.begin,
         Archived::Out { begin, .. } => *begin,
+        Archived::Reservation(record) => record.start,
     }
 }
 

@@ -31,13 +31,14 @@ const RETRY_MAX: Duration = Duration::from_secs(600);
 const LATE: Duration = Duration::from_secs(600);
 
 /// The keys of slurmdbd.conf, and what each is about.
-const KEYS: [(&str, Purged); 6] = [
+const KEYS: [(&str, Purged); 7] = [
     ("PurgeEventAfter", Purged::Events),
     ("PurgeJobAfter", Purged::Jobs),
     ("PurgeStepAfter", Purged::Steps),
     ("PurgeSuspendAfter", Purged::Suspensions),
     ("PurgeTXNAfter", Purged::Transactions),
     ("PurgeUsageAfter", Purged::Usage),
+    ("PurgeResvAfter", Purged::Reservations),
 ];
 
 /// Rows of a kind, as the store calls them.
@@ -49,6 +50,7 @@ pub(super) fn purged(kind: ArchivedKind) -> Purged {
         ArchivedKind::Suspensions => Purged::Suspensions,
         ArchivedKind::Transactions => Purged::Transactions,
         ArchivedKind::Usage => Purged::Usage,
+        ArchivedKind::Reservations => Purged::Reservations,
     }
 }
 

@@ -28,7 +28,7 @@ fn refused(ran: &Ran, code: i32, text: &str) {
     assert!(ran.code == code && ran.err.contains(text), "{ran:?}");
 }
 
-/// Brings the old jobs in, of a MariaDB that is there for that alone.
+/// Brings the old jobs in, of a MariaDB.
 fn import(c: &Cluster, source: &Server) {
     let script = format!(
         "zcat {}/tests/data/slurm_acct_db-22.05.sql.gz | mariadb --no-defaults -uroot --socket={}/socket acct",
@@ -43,17 +43,28 @@ fn import(c: &Cluster, source: &Server) {
 }
 
 fn archives_beside(is_mariadb: bool) {
-    let (Some(source), Some(server)) = (Server::start(true), Server::start(is_mariadb)) else {
+    let Some(server) = Server::start(is_mariadb) else {
         return;
     };
     let c = Cluster::from_conf(CONF);
-    import(&c, &source);
-    drop(source);
+    // Slurm's tables may be in the database that is copied to.
+    match is_mariadb {
+        true => import(&c, &server),
+        false => match Server::start(true) {
+            Some(source) => import(&c, &source),
+            None => return,
+        },
+    }
     c.ok("install -d -o $(stat -c %U ../log) ../old");
     let old = c.path("old").display().to_string();
+    // The first host cannot be reached.
+    let storage = server.conf().replacen(
+        "StorageHost=",
+        "StorageHost=/nonexistent/socket\nStorageBackupHost=",
+        1,
+    );
     let conf = format!(
-        "{}ArchiveDir={old}\nLogFile={log}\nPidFile={pid}\n",
-        server.conf(),
+        "{storage}ArchiveDir={old}\nLogFile={log}\nPidFile={pid}\n",
         log = c.path("log/dbd.log").display(),
         pid = c.path("run/dbd.pid").display()
     );
@@ -132,6 +143,7 @@ fn archives_beside(is_mariadb: bool) {
         refused(&c.run(&format!("sacctmgr -i {line}")), 1, text);
     }
     by_script(&c);
+    keeps_no_controller(&c);
     let pid: i32 = c.read("../run/dbd.pid").trim().parse().unwrap();
     c.ok(&format!("kill {pid}"));
     c.until("it ends", || !alive(pid));
@@ -190,6 +202,41 @@ fn by_script(c: &Cluster) {
     c.ok(&line);
     assert_eq!(runs(c), 0);
     assert!(c.read("../old/env").contains("SLURM_ARCHIVE_JOBS=1\n"));
+}
+
+/// A controller that stopped waited for the program that archives.
+fn keeps_no_controller(c: &Cluster) {
+    c.write(
+        "../slow.sh",
+        "#!/bin/sh\ncd ${0%/*}/old && touch begun; while [ -e slow ]; do sleep .1; done\n",
+    );
+    c.ok("chmod 755 ../slow.sh; touch ../old/slow");
+    let script = c.path("slow.sh").display().to_string();
+    let mut asks = c
+        .command(&format!(
+            "exec sacctmgr -i {DUMP} Script={script} >/dev/null 2>&1"
+        ))
+        .spawn()
+        .unwrap();
+    c.until("it archives", || c.path("old/begun").exists());
+    let second = c.run(&format!("sacctmgr -i {DUMP}"));
+    refused(&second, 1, "another archive is being written or read");
+    let controller = c.controller();
+    c.ok(&format!("kill {controller}"));
+    c.until("the controller is gone", || !alive(controller));
+    let failed = asks.wait().unwrap();
+    assert!(!failed.success());
+    c.start_controller();
+    c.until("it answers", || c.run("scontrol ping").out.contains("UP"));
+    refused(
+        &c.run(&format!("sacctmgr -i {DUMP}")),
+        1,
+        "another process purges",
+    );
+    c.ok("rm ../old/slow");
+    c.until("it ends", || {
+        c.run(&format!("sacctmgr -i {DUMP}")).code == 0
+    });
 }
 
 #[test]

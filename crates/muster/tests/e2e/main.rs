@@ -35,6 +35,7 @@ mod import;
 mod import_sge;
 mod interactive;
 mod job_classes;
+mod job_texts;
 mod jsv;
 mod logs;
 mod metrics;

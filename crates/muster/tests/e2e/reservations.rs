@@ -86,3 +86,52 @@ fn refusals_are_slurms() {
         assert!(ran.err.contains(error), "{command}: {}", ran.err);
     }
 }
+
+/// Reports and listings have what is over: a time for each set of nodes, as a real Slurm 22.05 does of the same commands.
+#[test]
+fn reservations_that_are_over_are_reported_on() {
+    let c = Cluster::start(4, 4);
+    c.ok("scontrol create reservation reservationname=rr starttime=now duration=10 users=$(id -un) nodes=n1,n2");
+    c.ok("scontrol create reservation reservationname=later starttime=now+1hour duration=10 users=$(id -un) nodes=n3");
+    c.ok("srun --reservation=rr -n2 sleep 2");
+    c.ok("scontrol update reservationname=rr nodes=n1; sleep 1.2");
+    c.ok("scontrol delete reservation=rr; scontrol delete reservation=later");
+    let window = "start=now-1hour end=now+1hour";
+    let report = c.ok(&format!(
+        "sreport -nP -t seconds reservation utilization {window}"
+    ));
+    let rows: Vec<Vec<&str>> = report
+        .lines()
+        .map(|line| line.split('|').collect())
+        .collect();
+    assert_eq!(rows.len(), 2, "{report}");
+    let number = |text: &str| -> u64 { text.parse().unwrap() };
+    for row in &rows {
+        assert_eq!((row[1], row[4]), ("rr", "cpu"), "{report}");
+    }
+    assert!(number(rows[0][5]) >= 4, "{report}");
+    assert_eq!(rows[1][5], "0", "{report}");
+    assert!(number(rows[1][6]) >= 4, "{report}");
+    assert_eq!(
+        rows[0][3], rows[1][2],
+        "one ends where the other begins: {report}"
+    );
+    let listed = c.ok("sacctmgr -nP show reservation format=name,tres,nodenames,flags");
+    assert_eq!(
+        listed.trim(),
+        "rr|cpu=8|n[1-2]|SPEC_NODES\nrr|cpu=4|n1|SPEC_NODES"
+    );
+    assert_eq!(c.ok("sacctmgr -nP show reservation names=other"), "");
+    assert_eq!(
+        c.ok("sacctmgr -nP show reservation start=now+1hour end=now+2hours"),
+        ""
+    );
+    // After a restart of the controller they are there as they were.
+    c.kill(c.controller());
+    c.start_controller();
+    c.until("it answers", || c.run("scontrol ping").out.contains("UP"));
+    let again = c.ok(&format!(
+        "sreport -nP -t seconds reservation utilization {window}"
+    ));
+    assert_eq!(again, report);
+}

@@ -52,6 +52,7 @@ fn end(draft: &mut Draft<'_>, reservation: Reservation, purged: bool) {
         next.idle_since = None;
         draft.emit(Event::ReservationSet {
             reservation: Box::new(next),
+            at: Some(draft.now),
         });
         return;
     }
@@ -130,6 +131,7 @@ fn watch_idle(draft: &mut Draft<'_>, mut new: Reservation) {
     if draft.state.reservations.get(&new.name) != Some(&new) {
         draft.emit(Event::ReservationSet {
             reservation: Box::new(new),
+            at: Some(draft.now),
         });
     }
 }
