@@ -3,7 +3,8 @@
 
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_proto::archive::ArchiveRequest;
-use muster_proto::frame;
+use muster_proto::client::{Request, RequestBody};
+use muster_proto::{PROTOCOL, frame};
 use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -28,11 +29,7 @@ impl Archives {
     ///
     /// # Errors
     /// Another one is being carried out, or what the process says.
-    pub(crate) fn run(
-        &self,
-        conf: &Path,
-        request: &ArchiveRequest,
-    ) -> Result<Vec<String>, Refusal> {
+    pub(crate) fn run(&self, conf: &Path, request: ArchiveRequest) -> Result<Vec<String>, Refusal> {
         if self.is_busy.swap(true, Ordering::AcqRel) {
             let why = "another archive is being written or read: try again once it is done";
             return Err(Refusal::new(RefusalCode::Busy, why));
@@ -56,7 +53,7 @@ impl Archives {
     }
 }
 
-fn run(conf: &Path, request: &ArchiveRequest) -> io::Result<Output> {
+fn run(conf: &Path, request: ArchiveRequest) -> io::Result<Output> {
     let mut command = Command::new("/proc/self/exe");
     command
         .arg0("muster")
@@ -76,7 +73,12 @@ fn run(conf: &Path, request: &ArchiveRequest) -> io::Result<Output> {
     let mut child = command.spawn()?;
     if let Some(mut input) = child.stdin.take() {
         // One that ends early says why.
-        let _ = input.write_all(&frame::encode(request));
+        let request = Request {
+            version: PROTOCOL,
+            body: RequestBody::Archive(request),
+            client: None,
+        };
+        let _ = input.write_all(&frame::encode(&request));
     }
     child.wait_with_output()
 }

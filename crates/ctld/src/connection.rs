@@ -348,7 +348,7 @@ impl Connection {
             }
             RequestBody::ForgetNodeKeys(nodes) => self.forget_node_keys(nodes).await,
             RequestBody::NodeKeys => self.list_node_keys().await,
-            RequestBody::Archive(request) => self.archive(request).await,
+            RequestBody::Archive(request) => archive::archive(self, request).await,
             RequestBody::Shutdown { nodes } => self.shut_down(nodes).await,
         }
     }
@@ -558,18 +558,16 @@ impl Connection {
                 ask_accounting(self, asked, answer);
             }
             Query::JobText(query) => {
-                let owner = self.text_owner().await?;
+                let owner = audit::text_owner(self).await?;
                 ask_accounting(self, AccountingQuery::JobText(query, owner), answer);
             }
             Query::NodeEvents(query) => {
                 let asked = AccountingQuery::NodeEvents(query);
-                self.ask_unless_hidden(PrivateData::EVENTS, asked, answer)
-                    .await?;
+                ask_unless_hidden(self, PrivateData::EVENTS, asked, answer).await?;
             }
             Query::ReservationTimes(query) => {
                 let asked = AccountingQuery::Reservations(query);
-                self.ask_unless_hidden(PrivateData::RESERVATIONS, asked, answer)
-                    .await?;
+                ask_unless_hidden(self, PrivateData::RESERVATIONS, asked, answer).await?;
             }
             Query::Transactions(query) => {
                 let mut own = None;
@@ -602,22 +600,6 @@ impl Connection {
             return self.refuse(RefusalCode::Busy, text.to_owned()).await;
         }
         Ok(Served::Next)
-    }
-
-    /// Asks accounting what `PrivateData` may hide as a whole.
-    async fn ask_unless_hidden(
-        &self,
-        what: PrivateData,
-        asked: AccountingQuery,
-        answer: Outbox,
-    ) -> io::Result<()> {
-        if self.hides(what).await? {
-            let refusal = Refusal::from(RefusalCode::AccessDenied);
-            let _ = answer.send(frame::encode(&Response::Refused(refusal)));
-            return Ok(());
-        }
-        ask_accounting(self, asked, answer);
-        Ok(())
     }
 
     /// Whether `PrivateData` hides this from the client.
@@ -735,6 +717,22 @@ pub fn name_blobs(command: &mut UserCommand) {
 
 fn stopping() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, "the controller stops")
+}
+
+/// Asks accounting what `PrivateData` may hide as a whole.
+async fn ask_unless_hidden(
+    client: &Connection,
+    what: PrivateData,
+    asked: AccountingQuery,
+    answer: Outbox,
+) -> io::Result<()> {
+    if client.hides(what).await? {
+        let refusal = Refusal::from(RefusalCode::AccessDenied);
+        let _ = answer.send(frame::encode(&Response::Refused(refusal)));
+        return Ok(());
+    }
+    ask_accounting(client, asked, answer);
+    Ok(())
 }
 
 /// Asks accounting for the user of a connection.

@@ -5,6 +5,7 @@
 #[macro_use]
 mod say;
 
+mod archive_process;
 mod bench;
 mod cluster;
 mod conf_owner;
@@ -101,7 +102,7 @@ fn muster(args: &[String]) -> ExitCode {
         "sim" => report(simulate::main(rest)),
         "doctor" => report(doctor::main(rest)),
         "bench" => report(bench::main(rest)),
-        muster_ctld::ARCHIVE_COMMAND => report(slurmdbd::archive_process::main(rest)),
+        muster_ctld::ARCHIVE_COMMAND => report(archive_process::main(rest)),
         scratch::guard::COMMAND => report(scratch::guard::main(rest)),
         "why" => muster_cli::why(rest),
         "class" => muster_cli::class(rest),

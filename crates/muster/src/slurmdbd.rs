@@ -2,9 +2,8 @@
 //! slurmdbd(8). It runs beside the controller, as `SlurmUser`, and reads the file in `StateSaveLocation` that the controller writes;
 //! nothing connects to it. It purges that file as well ([`purge`]).
 
-mod archive;
-pub(crate) mod archive_process;
-mod purge;
+pub(crate) mod archive;
+pub(crate) mod purge;
 mod purge_lock;
 
 use crate::conf_owner;

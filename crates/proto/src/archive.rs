@@ -1,7 +1,6 @@
 //! Archives of accounting: what sacctmgr asks the controller for, who has a process of its own do it. What an archive has in it is
 //! `acct`'s.
 
-use crate::frame::Message;
 use minicbor::{Decode, Encode};
 use muster_model::limits::{KINDS_MAX, PATH_BYTES_MAX};
 use muster_model::validate::Validate;
@@ -31,8 +30,6 @@ impl ArchiveRequest {
         }
     }
 }
-
-impl Message for ArchiveRequest {}
 
 /// What to purge, and where it goes. What is not given is as slurmdbd.conf has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]

@@ -1,10 +1,6 @@
 //! Clients and the controller.
 
-use crate::acct::{
-    AcctJob, AcctQuery, JobTextQuery, LoggedTransaction, ReservationRecord, ReservationTimesQuery,
-    TransactionQuery,
-};
-use crate::archive::ArchiveRequest;
+use crate::acct::{AcctJob, AcctQuery, LoggedTransaction, TransactionQuery};
 use crate::frame::{FrameError, Message};
 pub use crate::request_counts::{HeldBackUser, KindRequests, UserRequests};
 use minicbor::bytes::ByteVec;
@@ -130,10 +126,9 @@ pub enum RequestBody {
     /// Keys and tokens of nodes (`muster node list`): [`Response::NodeKeys`]. Administrator.
     #[n(205)]
     NodeKeys,
-    /// Archives and purges accounting, or takes an archive back (`sacctmgr archive`). Answered by [`Response::Archived`] once it is
-    /// done, which may be minutes. An administrator; root or SlurmUser where it names a directory or a program.
+    /// `sacctmgr archive`: [`Response::Archived`] once it is done. Administrator; SlurmUser where it names a directory or a program.
     #[n(206)]
-    Archive(#[n(0)] ArchiveRequest),
+    Archive(#[n(0)] crate::archive::ArchiveRequest),
 }
 
 impl Message for Request {
@@ -235,13 +230,12 @@ pub enum Query {
     /// The environment that a job was submitted with: [`Response::Environment`]. Owner or administrator.
     #[n(470)]
     Environment(#[n(0)] JobId),
-    /// What a job was submitted with, as accounting keeps it: [`Response::JobText`]. Owner or administrator; others learn that
-    /// nothing is kept.
+    /// What a job was submitted with, as accounting keeps it: [`Response::JobText`]; to others than owner and administrators, nothing.
     #[n(480)]
-    JobText(#[n(0)] JobTextQuery),
+    JobText(#[n(0)] crate::acct::JobTextQuery),
     /// Times of reservations, of those that are over as well: one [`Response::ReservationTimes`].
     #[n(490)]
-    ReservationTimes(#[n(0)] ReservationTimesQuery),
+    ReservationTimes(#[n(0)] crate::acct::ReservationTimesQuery),
 }
 
 /// Which records a client wants. All given conditions must hold; an empty list is no condition.
@@ -414,7 +408,7 @@ pub enum Response {
     JobText(#[n(0)] Option<ByteVec>),
     /// To `ReservationTimes`, by start.
     #[n(490)]
-    ReservationTimes(#[n(0)] Vec<ReservationRecord>),
+    ReservationTimes(#[n(0)] Vec<crate::acct::ReservationRecord>),
 }
 
 /// A node's agent takes a welcome and refusals from the controller; all else is for commands, which trust theirs.

@@ -23,7 +23,7 @@ impl From<&RequestBody> for AccessRequest {
             RequestBody::ForgetNodeKeys(_) => AccessRequest::ForgetNodeKeys,
             RequestBody::NodeKeys => AccessRequest::NodeKeys,
             RequestBody::Archive(request) => match request.names_places() {
-                true => AccessRequest::ArchiveElsewhere,
+                true => AccessRequest::ArchiveToOther,
                 false => AccessRequest::Archive,
             },
         }

@@ -72,7 +72,7 @@ pub struct Rows {
     /// Sums of outages.
     pub out: Vec<(i64, OutSum)>,
     /// Times of reservations.
-    pub reservations: Vec<(i64, ReservationRecord)>,
+    pub reservations: BTreeMap<i64, ReservationRecord>,
     /// Rows that are not there any more.
     pub gone: Gone,
 }
@@ -359,7 +359,7 @@ impl Selection<'_> {
             Some(record) => {
                 let texts = [&record.nodes, &record.users, &record.accounts];
                 self.bytes += FIXED_BYTES + texts.into_iter().map(String::len).sum::<usize>();
-                self.rows.reservations.push((id, record));
+                self.rows.reservations.insert(id, record);
             }
             None => {
                 self.rows.gone.reservations.insert(id);

@@ -8,6 +8,7 @@ use super::row::{IMPORTED_RUN, OPEN, RUN_BITS};
 use super::{open_read_only, schema, set_up};
 use crate::store::StoreError;
 use muster_model::time::Timestamp;
+use muster_proto::archive::ArchivedKind;
 use rusqlite::{Connection, TransactionBehavior};
 use std::path::Path;
 use std::time::Duration;
@@ -32,6 +33,20 @@ pub enum Purged {
     Usage,
     /// Times of reservations.
     Reservations,
+}
+
+impl From<ArchivedKind> for Purged {
+    fn from(kind: ArchivedKind) -> Purged {
+        match kind {
+            ArchivedKind::Events => Purged::Events,
+            ArchivedKind::Jobs => Purged::Jobs,
+            ArchivedKind::Steps => Purged::Steps,
+            ArchivedKind::Suspensions => Purged::Suspensions,
+            ArchivedKind::Transactions => Purged::Transactions,
+            ArchivedKind::Usage => Purged::Usage,
+            ArchivedKind::Reservations => Purged::Reservations,
+        }
+    }
 }
 
 impl Purged {

@@ -3,12 +3,12 @@
 
 use super::log::{self, Written};
 use super::row::{signed, unsigned};
-use super::write::cut;
 use crate::change::ReservationNow;
 use crate::store::StoreError;
 use muster_model::limits::TEXT_BYTES_MAX;
 use muster_model::reservation::Flags;
 use muster_model::time::Timestamp;
+use muster_model::visible_text::beginning;
 use muster_proto::acct::ReservationRecord;
 use rusqlite::{Connection, OptionalExtension as _, Row};
 
@@ -48,7 +48,7 @@ pub(super) fn write(
         }
         return Ok(open.map_or(Ok(()), |open| noted(open.id))?);
     };
-    let nodes = cut(&set.nodes, TEXT_BYTES_MAX);
+    let nodes = beginning(&set.nodes, TEXT_BYTES_MAX);
     let cpus = signed(set.cpus);
     match (open, set.start.0) {
         // The same time: it has not been anything else yet, or only what does not count has changed.
@@ -114,11 +114,11 @@ fn update(
             open.id,
             start,
             set.end.0,
-            cut(&set.nodes, TEXT_BYTES_MAX),
+            beginning(&set.nodes, TEXT_BYTES_MAX),
             signed(set.cpus),
             set.flags.0,
-            cut(&set.users, TEXT_BYTES_MAX),
-            cut(&set.accounts, TEXT_BYTES_MAX),
+            beginning(&set.users, TEXT_BYTES_MAX),
+            beginning(&set.accounts, TEXT_BYTES_MAX),
         ))?;
     Ok(())
 }
@@ -154,11 +154,11 @@ pub(super) fn put(
             record.start.0,
             record.end.0,
             !record.is_over,
-            cut(&record.nodes, TEXT_BYTES_MAX),
+            beginning(&record.nodes, TEXT_BYTES_MAX),
             signed(record.cpus),
             record.flags.0,
-            cut(&record.users, TEXT_BYTES_MAX),
-            cut(&record.accounts, TEXT_BYTES_MAX),
+            beginning(&record.users, TEXT_BYTES_MAX),
+            beginning(&record.accounts, TEXT_BYTES_MAX),
         ))?;
     Ok((added > 0).then(|| connection.last_insert_rowid()))
 }

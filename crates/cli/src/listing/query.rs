@@ -15,8 +15,8 @@ use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::spec::ExecContext;
 use muster_model::time::Timestamp;
 use muster_proto::acct::{
-    AcctJob, AcctQuery, LoggedTransaction, NodeEvent, NodeEventQuery, ReservationRecord,
-    ReservationTimesQuery, TransactionQuery, UsagePage, UsageQuery,
+    AcctJob, AcctQuery, JobTextKind, JobTextQuery, LoggedTransaction, NodeEvent, NodeEventQuery,
+    ReservationRecord, ReservationTimesQuery, TransactionQuery, UsagePage, UsageQuery,
 };
 use muster_proto::client::{
     AccountsAnswer, ClusterPage, ConfigAnswer, Diag, JobFilter, PrioritiesAnswer, Query,
@@ -220,10 +220,9 @@ pub(crate) fn reservations(client: &mut Client) -> Result<ReservationsAnswer, Co
 /// user may use are given.
 pub(crate) fn reservation_times(
     client: &mut Client,
-    (start, end): (Option<Timestamp>, Option<Timestamp>),
+    asked: ReservationTimesQuery,
 ) -> Result<Vec<ReservationRecord>, ConnectError> {
-    let query = ReservationTimesQuery { start, end };
-    match client.query(Query::ReservationTimes(query)) {
+    match client.query(Query::ReservationTimes(asked)) {
         Ok(Response::ReservationTimes(times)) => Ok(times),
         Ok(other) => Err(unexpected(&other)),
         Err(ConnectError::Refused(refusal)) if refusal.code == RefusalCode::AccessDenied => {
@@ -241,13 +240,39 @@ pub(crate) fn reservation_times(
                 accounts: of.accounts.join(","),
             });
             let touches = |record: &ReservationRecord| {
-                end.is_none_or(|end| record.start <= end)
-                    && start.is_none_or(|start| record.end >= start)
+                asked.end.is_none_or(|end| record.start <= end)
+                    && asked.start.is_none_or(|start| record.end >= start)
             };
             Ok(records.filter(touches).collect())
         }
         Err(e) => Err(e),
     }
+}
+
+/// Asks for a text that a job was submitted with, if accounting keeps it.
+pub(crate) fn job_text(
+    client: &mut Client,
+    job: JobId,
+    kind: JobTextKind,
+) -> Result<Option<Vec<u8>>, ConnectError> {
+    match client.query(Query::JobText(JobTextQuery { job, kind }))? {
+        Response::JobText(text) => Ok(text.map(Into::into)),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Asks for the environment that a job was submitted with, if accounting keeps it.
+pub(crate) fn kept_environment(
+    client: &mut Client,
+    job: JobId,
+) -> Result<Option<Environment>, ConnectError> {
+    let kept = job_text(client, job, JobTextKind::Environment)?;
+    let decode = |bytes: Vec<u8>| {
+        let context: ExecContext =
+            minicbor::decode(&bytes).map_err(|e| ConnectError::Broken(std::io::Error::other(e)))?;
+        Ok(context.environment)
+    };
+    kept.map(decode).transpose()
 }
 
 /// Asks for licenses.

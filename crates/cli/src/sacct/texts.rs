@@ -2,12 +2,10 @@
 //! controller still knows it has the script as well.
 
 use super::failed;
-use crate::connect::{Client, ConnectError, unexpected};
+use crate::connect::{Client, ConnectError};
 use crate::listing::{Failure, print, query};
 use muster_model::ids::JobId;
-use muster_model::spec::ExecContext;
-use muster_proto::acct::{AcctJob, JobTextKind, JobTextQuery};
-use muster_proto::client::{Query, Response};
+use muster_proto::acct::{AcctJob, JobTextKind};
 
 const RULE: usize = 80;
 
@@ -16,7 +14,7 @@ pub(super) fn scripts(client: &mut Client, jobs: &[AcctJob]) -> Result<(), Failu
     for job in jobs {
         heading("Batch Script for", job.id, "");
         let kept = match job.batch {
-            true => ask(client, job.id, JobTextKind::Script)?,
+            true => query::job_text(client, job.id, JobTextKind::Script).map_err(failed)?,
             false => None,
         };
         let script = match (job.batch, kept) {
@@ -47,14 +45,13 @@ pub(super) fn environments(client: &mut Client, jobs: &[AcctJob]) -> Result<(), 
             " (must be batch to display)",
         );
         let kept = match job.batch {
-            true => ask(client, job.id, JobTextKind::Environment)?,
+            true => query::kept_environment(client, job.id).map_err(failed)?,
             false => None,
         };
-        let context = kept.and_then(|bytes| minicbor::decode::<ExecContext>(&bytes).ok());
-        match context {
-            Some(context) => {
+        match kept {
+            Some(environment) => {
                 let mut text = String::new();
-                for variable in context.environment.iter() {
+                for variable in environment.iter() {
                     text.push_str(&String::from_utf8_lossy(variable));
                     text.push('\n');
                 }
@@ -69,12 +66,4 @@ pub(super) fn environments(client: &mut Client, jobs: &[AcctJob]) -> Result<(), 
 
 fn heading(what: &str, job: JobId, more: &str) {
     print(&format!("{what} {job}{more}\n{}\n", "-".repeat(RULE)));
-}
-
-fn ask(client: &mut Client, job: JobId, kind: JobTextKind) -> Result<Option<Vec<u8>>, Failure> {
-    let query = Query::JobText(JobTextQuery { job, kind });
-    match client.query(query).map_err(failed)? {
-        Response::JobText(text) => Ok(text.map(|text| text.to_vec())),
-        other => Err(failed(unexpected(&other))),
-    }
 }

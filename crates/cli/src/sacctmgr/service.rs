@@ -13,6 +13,7 @@ use crate::listing::{Failure, query, time_input};
 use jiff::Zoned;
 use muster_model::reservation::Flags;
 use muster_model::time::Timestamp;
+use muster_proto::acct::ReservationTimesQuery;
 use std::fmt::Write as _;
 
 fn time(ctx: &Ctx, at: Timestamp) -> String {
@@ -202,7 +203,8 @@ pub(super) fn reservations(session: &mut Invocation<'_>, words: &[String]) -> Re
     let columns = columns(format.as_deref().unwrap_or(usual), false)?;
     let client = session.ledger.client()?;
     let ctx = Ctx::new(&client.endpoint.cluster.clone());
-    let times = query::reservation_times(client, (start, end)).map_err(error)?;
+    let times =
+        query::reservation_times(client, ReservationTimesQuery { start, end }).map_err(error)?;
     let on = nodes.and_then(|nodes| muster_model::hostlist::parse(&nodes).ok());
     let fits = |list: &Option<Vec<String>>, name: &str| {
         list.as_ref()

@@ -12,7 +12,7 @@ use muster_model::private_data::PrivateData;
 use muster_model::refusal::RefusalCode;
 use muster_model::reservation::Flags;
 use muster_model::time::Timestamp;
-use muster_proto::acct::{AcctJob, NodeOutage, ReservationRecord, UsageRow};
+use muster_proto::acct::{AcctJob, NodeOutage, ReservationRecord, ReservationTimesQuery, UsageRow};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The data of reports.
@@ -48,7 +48,10 @@ impl ReportData {
         let mut reservations = Vec::new();
         let used = match kind {
             "reservation" => {
-                let window = (Some(period.start), Some(period.end));
+                let window = ReservationTimesQuery {
+                    start: Some(period.start),
+                    end: Some(period.end),
+                };
                 reservations = query::reservation_times(client, window)?;
                 reservations.retain(|record| wanted(&request.names, &record.name));
                 UsageAnswer::ask_rows(client, request, whole_times(&reservations, period))?

@@ -27,6 +27,16 @@ fn refusal_of(response: &[u8]) -> Option<Refusal> {
     }
 }
 
+/// The only user whose jobs' texts the client may read; none if it may read everybody's, which the audit log then has.
+pub(super) async fn text_owner(client: &mut Connection) -> io::Result<Option<u32>> {
+    let entry = client.entry().await?;
+    if !entry.suffices(AccessRequest::JobTextOfOther) {
+        return Ok(Some(client.identity.uid));
+    }
+    client.asked.request = AccessRequest::JobTextOfOther;
+    Ok(None)
+}
+
 impl Connection {
     /// The line of the present request.
     pub(super) async fn entry(&self) -> io::Result<Entry> {
@@ -44,16 +54,6 @@ impl Connection {
             None => Ok(entry),
             Some(refusal) => Err(refusal),
         })
-    }
-
-    /// The only user whose jobs' texts the client may read; none if it may read everybody's, which the audit log then has.
-    pub(super) async fn text_owner(&mut self) -> io::Result<Option<u32>> {
-        let entry = self.entry().await?;
-        if !entry.suffices(AccessRequest::JobTextOfOther) {
-            return Ok(Some(self.identity.uid));
-        }
-        self.asked.request = AccessRequest::JobTextOfOther;
-        Ok(None)
     }
 
     /// Refuses the present request.

@@ -147,7 +147,7 @@ requests! {
     RootOnlyPartition = Part, SlurmUser, "partition with RootOnly=YES";
 
     /// Has archives of accounting written to a directory, or by a program, that slurmdbd.conf does not name.
-    ArchiveElsewhere = Part, SlurmUser, "sacctmgr archive dump Directory=, Script=";
+    ArchiveToOther = Part, SlurmUser, "sacctmgr archive dump Directory=, Script=";
 
     /// Adds accounts under another.
     AddAccounts = Accounts, Coordinator, "sacctmgr add account";

@@ -73,7 +73,7 @@ const KEYS: [(&str, Purged, &str, &str, Option<&str>); 7] = [
 
 /// What slurmdbd.conf says of archives.
 #[derive(Clone, Debug)]
-pub(super) struct ArchiveSettings {
+pub(crate) struct ArchiveSettings {
     dir: PathBuf,
     kept: BTreeSet<Purged>,
     /// The site's program that archives.
@@ -83,7 +83,7 @@ pub(super) struct ArchiveSettings {
 
 impl ArchiveSettings {
     /// Reads them.
-    pub(super) fn read(dbd: &FlatSettings, cluster: &str) -> Result<ArchiveSettings> {
+    pub(crate) fn read(dbd: &FlatSettings, cluster: &str) -> Result<ArchiveSettings> {
         let is_yes = |key: &str| {
             let word = dbd.text(key).unwrap_or_default();
             word.eq_ignore_ascii_case("yes") || word == "1"
@@ -100,19 +100,19 @@ impl ArchiveSettings {
     }
 
     /// Has rows of a kind archived.
-    pub(super) fn keep(&mut self, kind: ArchivedKind) {
-        self.kept.insert(super::purge::purged(kind));
+    pub(crate) fn keep(&mut self, kind: ArchivedKind) {
+        self.kept.insert(Purged::from(kind));
     }
 
     /// Has files written to another directory.
-    pub(super) fn write_to(&mut self, dir: &str) -> Result<()> {
+    pub(crate) fn write_to(&mut self, dir: &str) -> Result<()> {
         ensure!(dir.starts_with('/'), "Directory {dir} is no absolute path");
         self.dir = dir.into();
         Ok(())
     }
 
     /// Has a program archive.
-    pub(super) fn run_script(&mut self, script: &str) -> Result<()> {
+    pub(crate) fn run_script(&mut self, script: &str) -> Result<()> {
         ensure!(
             script.starts_with('/'),
             "Script {script} is no absolute path"

@@ -8,7 +8,7 @@ use muster_acct::{After, Purged, Purger};
 use muster_conf::files::FlatSettings;
 use muster_model::time::Timestamp;
 use muster_node::end_on_panic;
-use muster_proto::archive::{AgeUnit, ArchivedKind, PurgeAge};
+use muster_proto::archive::{AgeUnit, PurgeAge};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -40,19 +40,6 @@ const KEYS: [(&str, Purged); 7] = [
     ("PurgeUsageAfter", Purged::Usage),
     ("PurgeResvAfter", Purged::Reservations),
 ];
-
-/// Rows of a kind, as the store calls them.
-pub(super) fn purged(kind: ArchivedKind) -> Purged {
-    match kind {
-        ArchivedKind::Events => Purged::Events,
-        ArchivedKind::Jobs => Purged::Jobs,
-        ArchivedKind::Steps => Purged::Steps,
-        ArchivedKind::Suspensions => Purged::Suspensions,
-        ArchivedKind::Transactions => Purged::Transactions,
-        ArchivedKind::Usage => Purged::Usage,
-        ArchivedKind::Reservations => Purged::Reservations,
-    }
-}
 
 /// After how long something is purged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +87,7 @@ impl Age {
 
 /// What slurmdbd.conf says of purging.
 #[derive(Clone, Debug)]
-pub(super) struct PurgeSettings {
+pub(crate) struct PurgeSettings {
     ages: Vec<(Purged, Age)>,
     /// Rows of one transaction.
     step_rows: usize,
@@ -112,7 +99,7 @@ pub(super) struct PurgeSettings {
 
 impl PurgeSettings {
     /// Reads them. `min_job_age_s` is that of slurm.conf.
-    pub(super) fn read(
+    pub(crate) fn read(
         dbd: &FlatSettings,
         file: PathBuf,
         min_job_age_s: u64,
@@ -138,9 +125,9 @@ impl PurgeSettings {
     }
 
     /// Has rows of a kind purged after another age.
-    pub(super) fn set_age(&mut self, age: PurgeAge) -> Result<()> {
+    pub(crate) fn set_age(&mut self, age: PurgeAge) -> Result<()> {
         ensure!(age.count > 0, "an age of 0 would purge all that is over");
-        let what = purged(age.kind);
+        let what = Purged::from(age.kind);
         self.ages.retain(|(own, _)| *own != what);
         let PurgeAge { count, unit, .. } = age;
         self.ages.push((what, Age { count, unit }));
@@ -148,7 +135,7 @@ impl PurgeSettings {
     }
 
     /// What is said of archives.
-    pub(super) fn archive_mut(&mut self) -> &mut ArchiveSettings {
+    pub(crate) fn archive_mut(&mut self) -> &mut ArchiveSettings {
         &mut self.archive
     }
 
@@ -211,7 +198,7 @@ impl Purging {
 }
 
 /// Purges once what is old enough; what was done.
-pub(super) fn once(settings: PurgeSettings) -> Result<Vec<String>> {
+pub(crate) fn once(settings: PurgeSettings) -> Result<Vec<String>> {
     let mut worker = Worker {
         settings,
         stop: Arc::default(),

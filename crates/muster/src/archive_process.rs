@@ -1,16 +1,17 @@
 //! The process that carries out `sacctmgr archive`: the controller starts it, as its own user, and writes the request to its standard
 //! input. What was done goes to standard output, a line each; why not, to standard error.
 
-use super::archive::ArchiveSettings;
-use super::purge::{self, PurgeSettings};
 use crate::conf_owner;
 use crate::import::archive::load;
-use anyhow::{Context as _, Result, ensure};
+use crate::slurmdbd::archive::ArchiveSettings;
+use crate::slurmdbd::purge::{self, PurgeSettings};
+use anyhow::{Context as _, Result, bail, ensure};
 use muster_acct::Restorer;
 use muster_conf::Severity;
 use muster_conf::endpoint::conf_path;
 use muster_conf::files::{Flat, FlatSettings, load_flat};
 use muster_proto::archive::{ArchiveDump, ArchiveRequest};
+use muster_proto::client::{Request, RequestBody};
 use muster_proto::frame;
 use nix::sys::prctl;
 use std::io::ErrorKind;
@@ -21,7 +22,10 @@ use std::process::ExitCode;
 pub(crate) fn main(args: &[String]) -> Result<ExitCode> {
     ensure!(args.is_empty(), "the controller alone runs this");
     prctl::set_dumpable(false).context("this process cannot be protected from others")?;
-    let request: ArchiveRequest = frame::read(&mut std::io::stdin().lock())?;
+    let Request { body, .. } = frame::read(&mut std::io::stdin().lock())?;
+    let RequestBody::Archive(request) = body else {
+        bail!("the controller alone runs this");
+    };
     let conf = conf_path();
     let (config, _) = conf_owner::load(&conf)?;
     ensure!(
@@ -70,7 +74,7 @@ fn read_file(path: &Path) -> Result<FlatSettings> {
     }
     let (dbd, findings) = load_flat(Flat::Slurmdbd, path);
     match findings.iter().find(|f| f.severity == Severity::Error) {
-        Some(error) => anyhow::bail!("{error}"),
+        Some(error) => bail!("{error}"),
         None => Ok(dbd),
     }
 }
