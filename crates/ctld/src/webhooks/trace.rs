@@ -125,7 +125,7 @@ fn attributes(job: &Job) -> Value {
         .as_ref()
         .map_or("", |alloc| alloc.hostlist.as_str());
     json!([
-        number("slurm.job.id", u64::from(job.id.0)),
+        number("slurm.job.id", job.id.0),
         text("slurm.job.name", &job.spec.name),
         text("slurm.job.user", &job.spec.owner.user),
         text("slurm.job.account", job.spec.account_name()),
