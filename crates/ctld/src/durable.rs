@@ -68,8 +68,7 @@ impl Durable {
         let has_left_out = !without.is_empty();
         let hooks = program_settings::webhooks(&read.config);
         let mut missed = Missed::new(&dir, &hooks, &read.config.cluster_name);
-        let stores = (store.as_mut(), &mut missed);
-        let recovered = open_state(&dir, read, stores, journal, without)?;
+        let recovered = open_state(&dir, read, store.as_mut(), &mut missed, journal, without)?;
         Ok(Durable {
             dir,
             keys,
@@ -111,7 +110,8 @@ fn open_journal(dir: &Path, read: &Read) -> Result<Opened> {
 fn open_state(
     dir: &Path,
     read: &Read,
-    (store, notices): (&mut (dyn Store + 'static), &mut Missed),
+    store: &mut dyn Store,
+    notices: &mut Missed,
     journal: Opened,
     without: Without,
 ) -> Result<RecoveredController> {

@@ -233,7 +233,8 @@ impl Core {
                 recovered.pace,
                 durable.has_left_out,
                 to_writer.clone(),
-                (Arc::clone(&follower), notices),
+                Arc::clone(&follower),
+                notices,
                 Arc::clone(&stats),
             ),
             forecaster: Forecaster::start(to_replica.clone())

@@ -80,7 +80,8 @@ impl Snapshots {
         pace: SnapshotPace,
         is_wanted: bool,
         writer: Sender<ToWriter>,
-        (follower, notices): (Arc<Follower>, WebhookSync),
+        follower: Arc<Follower>,
+        notices: WebhookSync,
         stats: Arc<Stats>,
     ) -> Snapshots {
         Snapshots {
@@ -299,7 +300,8 @@ mod tests {
             SnapshotPace::default(),
             true,
             writer,
-            (follower, WebhookSync::none()),
+            follower,
+            WebhookSync::none(),
             counts,
         );
         let mut state = State::default();
@@ -394,7 +396,8 @@ mod tests {
             SnapshotPace::default(),
             true,
             writer,
-            (follower, WebhookSync::none()),
+            follower,
+            WebhookSync::none(),
             counts,
         );
         snapshots.sync = Duration::from_millis(1);
@@ -422,7 +425,8 @@ mod tests {
             SnapshotPace::default(),
             true,
             writer,
-            (follower, WebhookSync::none()),
+            follower,
+            WebhookSync::none(),
             counts,
         );
         let now = Instant::now();

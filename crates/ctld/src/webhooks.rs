@@ -15,7 +15,7 @@ use muster_conf::webhooks::{WebhookFormat, WebhookSettings};
 use muster_core::event::Event;
 use muster_core::state::State;
 use muster_journal::Position;
-use notice::{NodeClasses, WebhookNotice};
+use notice::{NoticedNodeStates, WebhookNotice};
 use spool::{Spool, SpoolState};
 use std::collections::HashMap;
 use std::io;
@@ -62,7 +62,7 @@ struct SpooledNotice {
 pub(crate) struct Webhooks {
     settings: Vec<WebhookSettings>,
     cluster: String,
-    nodes: NodeClasses,
+    nodes: NoticedNodeStates,
     spooler: SyncSender<ToSpool>,
     left_out: u64,
     /// The last event that was looked at, for a clean end.
@@ -101,7 +101,7 @@ pub(crate) struct Missed {
     cluster: String,
     /// Events up to here need no further look.
     known: Position,
-    nodes: NodeClasses,
+    nodes: NoticedNodeStates,
     found: Vec<SpooledNotice>,
 }
 
@@ -116,7 +116,7 @@ impl Missed {
             settings: settings.to_vec(),
             cluster: cluster.to_owned(),
             known,
-            nodes: NodeClasses::default(),
+            nodes: NoticedNodeStates::default(),
             found: Vec::new(),
         }
     }
@@ -223,16 +223,16 @@ impl Webhooks {
             deliveries: HashMap::new(),
             seen: Arc::clone(&seen),
         };
-        let first = (settings.clone(), missed.found);
+        let (first, found) = (settings.clone(), missed.found);
         failure::spawn_essential("webhooks", move || {
-            thread.run(first, &inbox);
+            thread.run(first, &found, &inbox);
             Ok(())
         })?;
         let sync = WebhookSync(spooler.clone());
         let webhooks = Webhooks {
             settings,
             cluster: missed.cluster,
-            nodes: NodeClasses::of(state),
+            nodes: NoticedNodeStates::of(state),
             spooler,
             left_out: 0,
             seen,
@@ -281,7 +281,8 @@ struct SpoolThread {
 impl SpoolThread {
     fn run(
         mut self,
-        (settings, missed): (Vec<WebhookSettings>, Vec<SpooledNotice>),
+        settings: Vec<WebhookSettings>,
+        missed: &[SpooledNotice],
         inbox: &Receiver<ToSpool>,
     ) {
         let begun = self.seen.load(Ordering::Relaxed);

@@ -80,6 +80,9 @@ impl CallFailure {
 /// What a handler makes: the document of the answer.
 pub(super) type Outcome = Result<String, CallFailure>;
 
+/// What is done for a path and method.
+pub(super) type Handler = for<'a, 'b> fn(&'a mut Call<'b>) -> Outcome;
+
 /// A request while it is answered.
 pub(super) struct Call<'a> {
     pub(super) operation: &'static RestOperation,

@@ -2,10 +2,9 @@
 //! own path goes, in the order in which records need each other. It is not all or nothing: what came before an error stays.
 
 use super::account_change;
-use super::call::{Call, CallFailure, Outcome};
+use super::call::{Call, CallFailure, Handler, Outcome};
 use super::errno;
 use super::http::Status;
-use super::route::Handler;
 use serde_json::{Map, Value};
 
 /// Kinds by their names in a body (up to v0.0.38 some have capitals), and what carries them out.

@@ -1,6 +1,6 @@
 //! The paths that there are, as one table: what serves them, since which version, and what the description of the API says of them.
 
-use super::call::{Call, Outcome};
+use super::call::Handler;
 use super::http::{Answer, Method, Status};
 use super::operation::{Area, RestOperation, Target};
 use super::{
@@ -9,9 +9,6 @@ use super::{
     reservation_change, statistics, submission, topology,
 };
 use percent_encoding::percent_decode_str;
-
-/// What is done for a path and method.
-pub(super) type Handler = for<'a, 'b> fn(&'a mut Call<'b>) -> Outcome;
 
 /// One row: an operation, and what carries it out.
 pub(super) struct Route {

@@ -1,7 +1,7 @@
 //! Sends the notices of one webhook, in order, and again until they are taken: a POST with up to a hundred of them, signed with the key
 //! of the site. What an address answers counts by its status alone.
 
-use super::spool::{SpoolState, file_of, numbers, parse, write_whole};
+use super::spool::{SpoolEnd, SpoolState, done_file, file_of, numbers, parse, write_whole};
 use crate::failure::{Panicked, caught};
 use hmac::{Hmac, Mac as _};
 use log::{info, warn};
@@ -34,11 +34,6 @@ pub(super) struct WebhookDelivery {
     state: Arc<SpoolState>,
 }
 
-/// The file with the last notice that was taken.
-pub(super) fn done_file(folder: &Path, name: &str) -> PathBuf {
-    folder.join(format!("{name}.done"))
-}
-
 impl WebhookDelivery {
     pub(super) fn start(
         folder: &Path,
@@ -58,7 +53,7 @@ impl WebhookDelivery {
             is_over: Arc::clone(&delivery.is_over),
             state: Arc::clone(&delivery.state),
             place: ReadPlace::default(),
-            seen: (0, 0),
+            seen: SpoolEnd::default(),
             done: done
                 .ok()
                 .and_then(|text| text.trim().parse().ok())
@@ -104,7 +99,7 @@ struct NoticeSender {
     state: Arc<SpoolState>,
     place: ReadPlace,
     /// What there was to be read at the last look: the newest file, and its bytes.
-    seen: (u64, u64),
+    seen: SpoolEnd,
     /// The last notice that was taken.
     done: Position,
 }
@@ -114,7 +109,7 @@ impl NoticeSender {
         let mut failures: u32 = 0;
         while !self.is_over.load(Ordering::Relaxed) {
             let Some(batch) = self.next() else {
-                self.state.wait(self.seen, None);
+                self.state.wait(self.seen);
                 continue;
             };
             if batch.notices.is_empty() {
@@ -141,7 +136,7 @@ impl NoticeSender {
                     }
                     let doubled = PAUSE_FIRST.saturating_mul(1 << failures.min(16));
                     failures += 1;
-                    self.state.wait((0, 0), Some(doubled.min(PAUSE_MOST)));
+                    self.state.pause(doubled.min(PAUSE_MOST));
                 }
             }
         }
@@ -149,11 +144,8 @@ impl NoticeSender {
 
     /// The next notices; none if all were taken. What is empty only goes on to another place.
     fn next(&mut self) -> Option<NoticeBatch> {
-        let (newest, bytes) = {
-            let inner = self.state.lock();
-            (inner.file, inner.bytes)
-        };
-        self.seen = (newest, bytes);
+        self.seen = self.state.lock().end;
+        let (newest, bytes) = (self.seen.file, self.seen.bytes);
         let numbers = numbers(&self.folder, &self.name);
         let number = *numbers.iter().find(|number| **number >= self.place.file)?;
         if number != self.place.file {
@@ -244,7 +236,7 @@ impl NoticeSender {
         };
         let agent: ureq::Agent = ureq::Agent::config_builder()
             .timeout_global(Some(REQUEST_TIME))
-            // An address that sends elsewhere would choose where the controller connects to.
+            // An address that answers with another would choose where the controller connects to.
             .max_redirects(0)
             .max_redirects_will_error(false)
             .http_status_as_error(false)

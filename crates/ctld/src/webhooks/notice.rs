@@ -31,7 +31,7 @@ enum NoticeSubject<'s> {
 
 /// How a node is, as far as notices tell it apart.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum NodeClass {
+enum NoticedNodeState {
     Up,
     Drain,
     Down,
@@ -39,32 +39,32 @@ enum NodeClass {
 
 /// How each node was at the last look; one that is not there was up.
 #[derive(Default)]
-pub(super) struct NodeClasses(HashMap<NodeIdx, NodeClass>);
+pub(super) struct NoticedNodeStates(HashMap<NodeIdx, NoticedNodeState>);
 
-impl NodeClasses {
-    pub(super) fn of(state: &State) -> NodeClasses {
+impl NoticedNodeStates {
+    pub(super) fn of(state: &State) -> NoticedNodeStates {
         let nodes = state.nodes.iter().filter(|node| !node.removed);
-        NodeClasses(
+        NoticedNodeStates(
             nodes
-                .map(|node| (node.idx, class(&state_of(state, node))))
+                .map(|node| (node.idx, noticed(&state_of(state, node))))
                 .collect(),
         )
     }
 }
 
-fn class(state: &str) -> NodeClass {
+fn noticed(state: &str) -> NoticedNodeState {
     // `*`: it does not answer. A node in power saving is silent by intention.
     match state {
-        _ if state.starts_with("DOWN") || state.contains('*') => NodeClass::Down,
-        _ if state.contains("DRAIN") || state.contains("FAIL") => NodeClass::Drain,
-        _ => NodeClass::Up,
+        _ if state.starts_with("DOWN") || state.contains('*') => NoticedNodeState::Down,
+        _ if state.contains("DRAIN") || state.contains("FAIL") => NoticedNodeState::Drain,
+        _ => NoticedNodeState::Up,
     }
 }
 
 /// The notice that an event is worth, which was applied to `state`.
 pub(super) fn of<'s>(
     state: &'s State,
-    nodes: &mut NodeClasses,
+    nodes: &mut NoticedNodeStates,
     event: &Event,
 ) -> Option<WebhookNotice<'s>> {
     if let Some((id, kind, at)) = job_change(state, event) {
@@ -82,13 +82,13 @@ pub(super) fn of<'s>(
     };
     let node = state.node(idx).filter(|node| !node.removed)?;
     let text = state_of(state, node);
-    let now = class(&text);
-    let before = nodes.0.insert(idx, now).unwrap_or(NodeClass::Up);
+    let now = noticed(&text);
+    let before = nodes.0.insert(idx, now).unwrap_or(NoticedNodeState::Up);
     let event = match now {
         _ if now == before => return None,
-        NodeClass::Up => "node_up",
-        NodeClass::Drain => "node_drain",
-        NodeClass::Down => "node_down",
+        NoticedNodeState::Up => "node_up",
+        NoticedNodeState::Drain => "node_drain",
+        NoticedNodeState::Down => "node_down",
     };
     let subject = NoticeSubject::Node { node, state: text };
     Some(WebhookNotice { event, at, subject })

@@ -9,6 +9,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Bytes of one file.
 const FILE_BYTES_MAX: u64 = 4 << 20;
@@ -21,14 +22,20 @@ pub(super) struct SpoolState {
     changed: Condvar,
 }
 
-#[derive(Default)]
-pub(super) struct SpoolProgress {
+/// How far notices are there to be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct SpoolEnd {
     /// The file that is appended to.
     pub(super) file: u64,
-    /// Bytes of it that are there to be read.
+    /// Bytes of it.
     pub(super) bytes: u64,
+}
+
+#[derive(Default)]
+pub(super) struct SpoolProgress {
+    pub(super) end: SpoolEnd,
     /// The one that sends is to look at its settings, or to end.
-    pub(super) is_called: bool,
+    is_called: bool,
 }
 
 impl SpoolState {
@@ -42,24 +49,18 @@ impl SpoolState {
         self.changed.notify_all();
     }
 
-    /// Waits until there is something else to be read than was seen (file, bytes), at most so long; an absent time is no bound.
-    pub(super) fn wait(&self, seen: (u64, u64), most: Option<std::time::Duration>) {
-        let is_idle =
-            |inner: &mut SpoolProgress| !inner.is_called && (inner.file, inner.bytes) == seen;
-        let inner = self.lock();
-        let mut inner = match most {
-            None => self
-                .changed
-                .wait_while(inner, is_idle)
-                .unwrap_or_else(PoisonError::into_inner),
-            Some(most) => {
-                // A pause after a failure ends for settings alone, not for further notices.
-                let waits = |inner: &mut SpoolProgress| !inner.is_called;
-                let woken = self.changed.wait_timeout_while(inner, most, waits);
-                woken.unwrap_or_else(PoisonError::into_inner).0
-            }
-        };
-        inner.is_called = false;
+    /// Waits until there is something else to be read than was seen.
+    pub(super) fn wait(&self, seen: SpoolEnd) {
+        let is_idle = |inner: &mut SpoolProgress| !inner.is_called && inner.end == seen;
+        let waited = self.changed.wait_while(self.lock(), is_idle);
+        waited.unwrap_or_else(PoisonError::into_inner).is_called = false;
+    }
+
+    /// Waits so long after a failure; further notices do not end that.
+    pub(super) fn pause(&self, most: Duration) {
+        let waits = |inner: &mut SpoolProgress| !inner.is_called;
+        let waited = self.changed.wait_timeout_while(self.lock(), most, waits);
+        waited.unwrap_or_else(PoisonError::into_inner).0.is_called = false;
     }
 }
 
@@ -104,6 +105,11 @@ pub(super) fn write_whole(path: &Path, text: &str) -> io::Result<()> {
 /// The file of a webhook with this number.
 pub(super) fn file_of(folder: &Path, name: &str, number: u64) -> PathBuf {
     folder.join(format!("{name}.{number:012}"))
+}
+
+/// The file with the last notice that was taken.
+pub(super) fn done_file(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!("{name}.done"))
 }
 
 /// Numbers of the files of a webhook, the oldest first.
@@ -152,8 +158,11 @@ impl Spool {
             has_failed: false,
             state: Arc::new(SpoolState {
                 inner: Mutex::new(SpoolProgress {
-                    file: number,
-                    ..SpoolProgress::default()
+                    end: SpoolEnd {
+                        file: number,
+                        bytes: 0,
+                    },
+                    is_called: false,
                 }),
                 changed: Condvar::new(),
             }),
@@ -220,8 +229,14 @@ impl Spool {
             );
             let _ = fs::remove_file(path);
         }
-        let mut inner = self.state.lock();
-        (inner.file, inner.bytes) = (self.number, 0);
+        self.state.lock().end = self.end();
+    }
+
+    fn end(&self) -> SpoolEnd {
+        SpoolEnd {
+            file: self.number,
+            bytes: self.bytes,
+        }
     }
 
     /// Everything is on disk, and may be sent.
@@ -232,9 +247,7 @@ impl Spool {
         if let Some(Err(e)) = self.open.as_ref().map(File::sync_data) {
             error!("webhook {}: {}: {e}", self.name, self.folder.display());
         }
-        let mut inner = self.state.lock();
-        (inner.file, inner.bytes) = (self.number, self.bytes);
-        drop(inner);
+        self.state.lock().end = self.end();
         self.state.changed.notify_all();
     }
 
@@ -243,7 +256,7 @@ impl Spool {
         for number in numbers(&self.folder, &self.name) {
             let _ = fs::remove_file(file_of(&self.folder, &self.name, number));
         }
-        let _ = fs::remove_file(super::delivery::done_file(&self.folder, &self.name));
+        let _ = fs::remove_file(done_file(&self.folder, &self.name));
         false
     }
 }
@@ -265,7 +278,7 @@ mod tests {
         let found = numbers(&folder, "a");
         assert!(found.len() <= FILES_MAX && found[0] > 0, "{found:?}");
         assert_eq!(last_event(&folder, "a"), Some(200));
-        // What was cut off is not read, and the next controller writes elsewhere.
+        // What was cut off is not read, and the next controller writes to another file.
         let last = file_of(&folder, "a", *found.last().unwrap());
         let mut torn = OpenOptions::new().append(true).open(last).unwrap();
         torn.write_all(b"201 {\"id").unwrap();

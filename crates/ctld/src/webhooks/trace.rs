@@ -53,7 +53,7 @@ impl TraceId {
         hex(&of_span.finalize()[..8])
     }
 
-    fn one(&self, name: &str, parent: &str, (from, to): (Timestamp, Timestamp)) -> Value {
+    fn one(&self, name: &str, parent: &str, from: Timestamp, to: Timestamp) -> Value {
         json!({
             "traceId": self.trace(),
             "spanId": self.span(name),
@@ -90,9 +90,9 @@ fn waits(job: &Job, trace: &TraceId, until: Timestamp) -> Vec<Value> {
     let eligible = job.eligible_time.unwrap_or(job.submit_time).min(until);
     let mut spans = Vec::new();
     if eligible > job.submit_time {
-        spans.push(trace.one("ineligible", "job", (job.submit_time, eligible)));
+        spans.push(trace.one("ineligible", "job", job.submit_time, eligible));
     }
-    spans.push(trace.one("queue", "job", (eligible, until)));
+    spans.push(trace.one("queue", "job", eligible, until));
     spans
 }
 
@@ -102,7 +102,7 @@ fn at_start(job: &Job, trace: &TraceId) -> Vec<Value> {
 
 fn at_end(job: &Job, trace: &TraceId) -> Vec<Value> {
     let end = job.end_time.unwrap_or(job.submit_time);
-    let mut whole = trace.one("job", "", (job.submit_time, end));
+    let mut whole = trace.one("job", "", job.submit_time, end);
     whole["attributes"] = attributes(job);
     // STATUS_CODE_OK, STATUS_CODE_ERROR
     let is_well = job.state == JobState::Completed;
@@ -115,7 +115,7 @@ fn at_end(job: &Job, trace: &TraceId) -> Vec<Value> {
         spans.extend(waits(job, trace, end));
         return spans;
     };
-    spans.push(trace.one("run", "job", (start, end)));
+    spans.push(trace.one("run", "job", start, end));
     spans
 }
 
@@ -125,7 +125,7 @@ fn attributes(job: &Job) -> Value {
         .as_ref()
         .map_or("", |alloc| alloc.hostlist.as_str());
     json!([
-        number("slurm.job.id", u64::from(job.id.0)),
+        number("slurm.job.id", job.id.0),
         text("slurm.job.name", &job.spec.name),
         text("slurm.job.user", &job.spec.owner.user),
         text("slurm.job.account", job.spec.account_name()),

@@ -50,8 +50,14 @@ fn place(path: &str) -> PagePlace {
 /// Pages of the agent that were given a moment ago.
 #[derive(Debug, Default)]
 pub(super) struct AgentPages {
-    ready: Mutex<Option<(Instant, PageAnswer)>>,
-    metrics: Mutex<Option<(Instant, PageAnswer)>>,
+    ready: Mutex<Option<KeptAnswer>>,
+    metrics: Mutex<Option<KeptAnswer>>,
+}
+
+#[derive(Debug)]
+struct KeptAnswer {
+    made: Instant,
+    answer: PageAnswer,
 }
 
 impl AgentPages {
@@ -96,12 +102,15 @@ impl AgentPages {
         };
         // Others wait here, and have the answer of the first.
         let mut kept = kept.lock().await;
-        if let Some((_, answer)) = kept.as_ref().filter(|(made, _)| made.elapsed() < KEPT) {
-            return answer.clone();
+        if let Some(kept) = kept.as_ref().filter(|kept| kept.made.elapsed() < KEPT) {
+            return kept.answer.clone();
         }
         match ask(page).await {
             Ok(answer) => {
-                *kept = Some((Instant::now(), answer.clone()));
+                *kept = Some(KeptAnswer {
+                    made: Instant::now(),
+                    answer: answer.clone(),
+                });
                 answer
             }
             Err(why) => PageAnswer::new(503, &why),
