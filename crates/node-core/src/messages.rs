@@ -4,7 +4,6 @@
 mod agent_launcher;
 mod agent_stepd;
 mod launcher_stepd;
-mod process;
 mod step_order;
 
 pub use agent_launcher::{
@@ -12,7 +11,6 @@ pub use agent_launcher::{
 };
 pub use agent_stepd::NextStep;
 pub use launcher_stepd::{FirstOrder, RunningStep, StepBounds, StepdCommand, StepdEvent};
-pub use process::Process;
 pub use step_order::{MemoryPolicy, PmixOrder, StepOrder, TaskBinding, UcxOrder, User};
 
 use minicbor::bytes::ByteVec;
