@@ -9,7 +9,7 @@ mod step_order;
 pub use agent_launcher::{
     AttachAgent, KnownJob, LauncherCommand, LauncherEvent, MachineClaim, TaskUsage,
 };
-pub use agent_stepd::NextStep;
+pub use agent_stepd::{AgentToStepd, NextStep};
 pub use launcher_stepd::{FirstOrder, RunningStep, StepBounds, StepdCommand, StepdEvent};
 pub use step_order::{MemoryPolicy, PmixOrder, StepOrder, TaskBinding, UcxOrder, User};
 
