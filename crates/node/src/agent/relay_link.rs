@@ -3,8 +3,7 @@
 
 use super::Input;
 use super::listener::{Caller, CallerOf, Server};
-use crate::relay::STRANGER_MAX;
-use crate::relay::control::{Control, JobAgent, ToAgent, ToRelay};
+use crate::messages::agent_relay::{Control, JobAgent, STRANGER_MAX, ToAgent, ToRelay};
 use muster_channel::SECRET;
 use muster_node_core::agent::{ChannelPeer, ChannelTarget};
 use muster_proto::frame;
@@ -29,11 +28,11 @@ pub(super) struct Question {
     pub(super) number: u64,
     pub(super) credential: JobCredential,
     link: RelayLink,
-    place: Place,
+    place: AnswerPermit,
 }
 
 /// A place for one message of the relay among [`VERIFIED_MAX`].
-type Place = OwnedSemaphorePermit;
+type AnswerPermit = OwnedSemaphorePermit;
 
 /// The link to the relay. Clones share it.
 #[derive(Clone, Debug)]
@@ -55,7 +54,7 @@ struct ExpectedPeer {
 pub(super) struct ClosedRelayConn {
     pub(super) number: u64,
     link: RelayLink,
-    _place: Place,
+    _place: AnswerPermit,
 }
 
 impl ClosedRelayConn {
@@ -76,7 +75,7 @@ impl RelayLink {
     }
 
     /// A place for the next message, once one is free.
-    async fn place(&self) -> io::Result<Place> {
+    async fn place(&self) -> io::Result<AnswerPermit> {
         let place = Arc::clone(&self.places).acquire_owned().await;
         place.map_err(io::Error::other)
     }
@@ -86,7 +85,7 @@ impl RelayLink {
     }
 
     /// Sends an answer. If the relay has no room for it, the answer keeps its place until there is.
-    fn send(&self, answer: ToRelay, place: Place) {
+    fn send(&self, answer: ToRelay, place: AnswerPermit) {
         match self.control.send(&answer, None) {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                 let control = self.control.clone();
@@ -214,13 +213,13 @@ async fn serve(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::relay::control;
+    use crate::messages::agent_relay;
     use muster_channel::CREDENTIAL_BYTES_MAX;
     use muster_model::ids::JobId;
 
     /// A link, and the relay's end of it.
     fn link() -> (RelayLink, OwnedFd) {
-        let (of_relay, of_agent) = control::pair().unwrap();
+        let (of_relay, of_agent) = agent_relay::pair().unwrap();
         (RelayLink::new(of_agent).unwrap(), of_relay)
     }
 
