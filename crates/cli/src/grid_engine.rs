@@ -1,5 +1,5 @@
-//! The commands of Grid Engine: a second front end of the same controller. Their options, output and exit statuses are those of Grid
-//! Engine 8.1.9; what they ask of the controller is what Slurm's commands ask.
+//! The commands of Grid Engine: a second front end of the same controller. Their options, output and exit statuses are those of
+//! Grid Engine 8.1.9; their requests to the controller are those of Slurm's commands.
 
 pub(crate) mod arguments;
 mod defaults;
@@ -63,7 +63,7 @@ pub(crate) static SPECS: &[&Spec] = &[
     &interactive::QSH,
 ];
 
-/// Exit statuses and what they mean.
+/// Exit statuses and their meanings.
 pub(crate) fn exits(name: &str) -> &'static [(&'static str, &'static str)] {
     match name {
         "qsub" => &[

@@ -279,6 +279,7 @@ mod tests {
     use muster_model::spec::JobSpec;
     use muster_model::time::{TimeLimit, Timestamp};
     use muster_proto::frame;
+    use muster_proto::step::MeasuredStep;
     use std::os::unix::net::UnixListener;
     use std::path::{Path, PathBuf};
 
@@ -335,7 +336,10 @@ mod tests {
                         user_us: 7,
                         ..Usage::default()
                     };
-                    AgentReply::Measured(vec![(StepNo(0), usage)])
+                    AgentReply::Measured(vec![MeasuredStep {
+                        step: StepNo(0),
+                        usage,
+                    }])
                 }
                 other => panic!("{other:?}"),
             };

@@ -17,7 +17,7 @@ use muster_model::job::{Job, Step, Usage};
 use muster_model::refusal::RefusalCode;
 use muster_proto::acct::{AcctJob, AcctStep};
 use muster_proto::client::{AllocationInfo, JobFilter, Query, Response};
-use muster_proto::step::AgentReply;
+use muster_proto::step::{AgentReply, Process};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// sstat.
@@ -403,13 +403,13 @@ impl StepMeasurements {
         for NodeAnswer { job, node, reply } in answers {
             match reply {
                 Ok(Some(AgentReply::Measured(steps))) => {
-                    for (step, used) in steps {
-                        let sum = all.usage.entry(StepId::new(job, step)).or_default();
-                        sum.add(&used);
+                    for measured in steps {
+                        let step = StepId::new(job, measured.step);
+                        all.usage.entry(step).or_default().add(&measured.usage);
                     }
                 }
                 Ok(Some(AgentReply::Processes(list))) => {
-                    for (pid, step, _) in list {
+                    for Process { pid, step, .. } in list {
                         let of_step = all.pids.entry(StepId::new(job, step)).or_default();
                         let text = of_step.entry(node.clone()).or_default();
                         if !text.is_empty() {
@@ -539,6 +539,7 @@ fn job_row(job: &Job, steps: Vec<AcctStep>) -> AcctJob {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use muster_proto::step::MeasuredStep;
 
     #[test]
     fn what_nodes_say_is_added_up_by_step() {
@@ -552,16 +553,24 @@ mod tests {
                 pages,
                 ..Usage::default()
             };
-            Ok(Some(AgentReply::Measured(vec![(StepNo(0), usage)])))
+            let step = StepNo(0);
+            Ok(Some(AgentReply::Measured(vec![MeasuredStep {
+                step,
+                usage,
+            }])))
         };
-        let pids = vec![(7, StepNo(0), None), (8, StepNo(0), None)];
+        let pids = [7, 8].map(|pid| Process {
+            pid,
+            step: StepNo(0),
+            task: None,
+        });
         let answers = vec![
             answer(1, "n1", used(2)),
             answer(1, "n2", used(3)),
             answer(1, "n3", Err("silent".to_owned())),
             answer(2, "n1", used(9)),
             answer(2, "n2", Ok(None)),
-            answer(2, "n3", Ok(Some(AgentReply::Processes(pids)))),
+            answer(2, "n3", Ok(Some(AgentReply::Processes(pids.to_vec())))),
         ];
         let all = StepMeasurements::of(answers);
         let sums = all

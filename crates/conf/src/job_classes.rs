@@ -152,7 +152,7 @@ impl Template {
 }
 
 /// A line of the file, continued ones joined.
-struct Line<'a> {
+struct ClassLine<'a> {
     number: u32,
     word: &'a str,
     rest: &'a str,
@@ -180,7 +180,7 @@ impl JobClasses {
         for (number, whole) in joined_lines(text) {
             let line = whole.trim();
             let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-            let line = Line {
+            let line = ClassLine {
                 number,
                 word,
                 rest: rest.trim(),
@@ -207,7 +207,7 @@ impl JobClasses {
         }
     }
 
-    fn take(&mut self, line: &Line<'_>) -> Result<(), (String, String)> {
+    fn take(&mut self, line: &ClassLine<'_>) -> Result<(), (String, String)> {
         let form = FORMS.iter().find(|(word, ..)| *word == line.word);
         let help = form.map_or_else(String::new, |(word, form, _)| {
             format!("write: {word} {form}")
@@ -449,7 +449,7 @@ impl JobClasses {
 }
 
 impl Class {
-    fn take(&mut self, line: &Line<'_>, help: &str) -> Result<(), (String, String)> {
+    fn take(&mut self, line: &ClassLine<'_>, help: &str) -> Result<(), (String, String)> {
         let wrong = |message: String| (message, help.to_owned());
         match line.word {
             "inherits" => {

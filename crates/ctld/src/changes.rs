@@ -76,7 +76,7 @@ struct WaitingClient {
 }
 
 /// An answer that was made for one client, and is that of others who see the same.
-struct Made {
+struct SharedAnswer {
     after: ChangePosition,
     view: View,
     last: ChangePosition,
@@ -303,7 +303,7 @@ impl Changes {
     pub(crate) fn pass_on(&mut self, state: &State, now: Instant) {
         (self.is_fresh, self.looked_after) = (false, Some(now));
         // Answers that were encoded already: most clients have equal rights.
-        let mut made: Vec<Made> = Vec::new();
+        let mut made: Vec<SharedAnswer> = Vec::new();
         // After a fault, clients that were not processed yet are still in the queue.
         for _ in 0..self.waiting.len() {
             let Some(mut waiting) = self.waiting.pop_front() else {
@@ -313,13 +313,13 @@ impl Changes {
                 continue;
             }
             let view = View::of(state, &waiting.identity);
-            let is_same = |made: &Made| made.after == waiting.after && made.view == view;
+            let is_same = |made: &SharedAnswer| made.after == waiting.after && made.view == view;
             let known = made.iter().position(is_same).unwrap_or_else(|| {
                 let answer = self.read(state, (&waiting.identity, &view), waiting.after);
                 if made.len() == SHARED_MAX {
                     made.remove(0);
                 }
-                made.push(Made {
+                made.push(SharedAnswer {
                     after: waiting.after,
                     view,
                     last: answer.last,

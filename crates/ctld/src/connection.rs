@@ -43,7 +43,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::Instant;
-use subject::Asked;
+use subject::RequestSubject;
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::oneshot;
@@ -69,7 +69,7 @@ struct Connection {
     /// Where the client is.
     place: Place,
     /// The current request and its subject, for the audit log.
-    asked: Asked,
+    asked: RequestSubject,
     /// Its share of its user's quota.
     share: Share,
     /// When the last request was answered; absent before the first.
@@ -117,7 +117,7 @@ pub(crate) async fn serve(
             address: origin.address,
             client: None,
         },
-        asked: Asked::nothing(),
+        asked: RequestSubject::nothing(),
         share,
         answered: None,
         opened: Instant::now(),
@@ -287,7 +287,7 @@ impl Connection {
             Err(refusal) => return self.refuse_as(refusal).await,
         };
         self.place.client = client;
-        self.asked = Asked::of(&body, self.identity.uid);
+        self.asked = RequestSubject::of(&body, self.identity.uid);
         self.require_own_node(&body).await?;
         let kind = kind(&body);
         if waits::is_wait(&body)

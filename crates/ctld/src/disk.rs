@@ -19,7 +19,7 @@ const EVERY: Duration = Duration::from_millis(100);
 
 /// The part of the reserved space that a command must leave free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kept {
+pub(crate) enum ReservedSpace {
     /// All.
     All,
     /// The part for reports of nodes, and a part of the rest for other users: this user ends jobs.
@@ -28,12 +28,12 @@ pub(crate) enum Kept {
     Nothing,
 }
 
-impl Kept {
+impl ReservedSpace {
     fn bytes(self) -> u64 {
         match self {
-            Kept::All => RESERVE_BYTES,
-            Kept::ForReports(_) => FOR_REPORTS,
-            Kept::Nothing => 0,
+            ReservedSpace::All => RESERVE_BYTES,
+            ReservedSpace::ForReports(_) => FOR_REPORTS,
+            ReservedSpace::Nothing => 0,
         }
     }
 }
@@ -67,7 +67,7 @@ impl Reserve {
 
     /// Why a command that will write so many bytes must be refused now, if it must. What is let pass counts as
     /// written until the file system is asked again.
-    pub(crate) fn refusal(&self, bytes: u64, kept: Kept) -> Option<String> {
+    pub(crate) fn refusal(&self, bytes: u64, kept: ReservedSpace) -> Option<String> {
         let (at, free) = match self.last.get() {
             Some((at, free)) if at.elapsed() < EVERY => (at, free),
             _ => (Instant::now(), (self.ask)()),
@@ -79,7 +79,7 @@ impl Reserve {
         let kept_bytes = kept.bytes();
         let why = match kept {
             _ if left < kept_bytes => "for jobs that run",
-            Kept::ForReports(uid) if !self.takes_end(uid, bytes, left) => {
+            ReservedSpace::ForReports(uid) if !self.takes_end(uid, bytes, left) => {
                 "for jobs that run and for ends that others ask for"
             }
             _ => {
@@ -139,7 +139,9 @@ mod tests {
         let take = |uid, bytes| {
             // The free space does not depend on when the system is asked.
             reserve.last.set(Some((Instant::now(), free.get())));
-            let refused = reserve.refusal(bytes, Kept::ForReports(uid)).is_some();
+            let refused = reserve
+                .refusal(bytes, ReservedSpace::ForReports(uid))
+                .is_some();
             free.set(reserve.last.get().map_or(0, |(_, free)| free));
             !refused
         };
@@ -154,7 +156,7 @@ mod tests {
         assert!(had[0] > (2 << 20), "one user has enough: {}", had[0]);
         assert!(had.iter().all(|own| *own >= LITTLE), "{had:?}");
         assert!(free.get() >= FOR_REPORTS);
-        assert!(reserve.refusal(1, Kept::All).is_some());
+        assert!(reserve.refusal(1, ReservedSpace::All).is_some());
         // With space again, all begin anew.
         free.set(2 * RESERVE_BYTES);
         assert!(take(0, 1 << 20) && reserve.ends.borrow().is_empty());

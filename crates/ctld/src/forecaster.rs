@@ -6,7 +6,7 @@ use crate::audit::Entry;
 use crate::clock::now;
 use crate::failure::{self, Panicked, caught};
 use crate::fault;
-use crate::mail::{Foreseen, ToReplica};
+use crate::mail::{ForecastResult, ToReplica};
 use crate::outbox::Outbox;
 use crate::peer::Place;
 use log::error;
@@ -98,7 +98,7 @@ impl Tasks {
 /// The replica's end of the thread.
 pub(crate) struct Forecaster {
     tasks: Arc<Tasks>,
-    latest: Option<(Foreseen, Instant)>,
+    latest: Option<(ForecastResult, Instant)>,
     /// Questions that wait for the current computation.
     waiting: Vec<(Position, ForecastQuery)>,
 }
@@ -167,7 +167,7 @@ impl Forecaster {
     pub(crate) fn received(
         &mut self,
         position: Position,
-        foreseen: Foreseen,
+        foreseen: ForecastResult,
     ) -> Vec<ForecastQuery> {
         let known = foreseen.position;
         self.latest = Some((foreseen, Instant::now()));
@@ -225,7 +225,7 @@ fn work(tasks: &Tasks, to_replica: &Sender<ToReplica>) {
         match task {
             ForecastTask::Starts(position) => {
                 let (begin, at) = (Instant::now(), now());
-                let foreseen = Foreseen {
+                let foreseen = ForecastResult {
                     forecast: caught(|| forecast(&state, at, Bounds::default()))
                         .unwrap_or_default(),
                     position,
@@ -233,7 +233,7 @@ fn work(tasks: &Tasks, to_replica: &Sender<ToReplica>) {
                     took: begin.elapsed(),
                 };
                 if to_replica
-                    .send(ToReplica::Foreseen(Box::new(foreseen)))
+                    .send(ToReplica::ForecastResult(Box::new(foreseen)))
                     .is_err()
                 {
                     return;

@@ -169,11 +169,11 @@ pub enum ToLink {
     Replaced,
 }
 
-/// A short look at the state.
-pub type Look = Box<dyn FnOnce(&State) + Send>;
+/// A question that is answered from the state at once.
+pub type StateQuery = Box<dyn FnOnce(&State) + Send>;
 
 /// A forecast.
-pub struct Foreseen {
+pub struct ForecastResult {
     pub(crate) forecast: Forecast,
     /// Position of the last event that it knows.
     pub(crate) position: Position,
@@ -217,7 +217,7 @@ pub enum ToReplica {
         reply: oneshot::Sender<Reply>,
     },
     /// A result of the forecaster.
-    Foreseen(Box<Foreseen>),
+    ForecastResult(Box<ForecastResult>),
     /// Tell when a job has started, or ended, whichever comes first.
     WaitStarted {
         /// The user.
@@ -230,7 +230,7 @@ pub enum ToReplica {
         answer: Outbox,
     },
     /// A short look at the state: a question of rights.
-    Look(Look),
+    ReadState(StateQuery),
     /// Tell when a job (or all of an array) has ended.
     WaitEnded {
         /// The user.

@@ -230,7 +230,7 @@ impl Replica {
             } => {
                 self.forecaster.try_job(identity, specs, place, reply);
             }
-            ToReplica::Foreseen(foreseen) => {
+            ToReplica::ForecastResult(foreseen) => {
                 for asked in self.forecaster.received(self.position, *foreseen) {
                     self.jobs(&asked);
                 }
@@ -254,7 +254,7 @@ impl Replica {
                 self.waiting
                     .wait_ended(&self.state, &identity, job, holder, answer);
             }
-            ToReplica::Look(look) => look(&self.state),
+            ToReplica::ReadState(look) => look(&self.state),
             ToReplica::WaitNodes { count, answer } => {
                 self.waiting.wait_nodes(&self.state, count, answer);
             }

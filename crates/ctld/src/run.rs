@@ -5,6 +5,7 @@ use crate::accounting_events;
 use crate::answer;
 use crate::audit;
 use crate::changes::Changes;
+use crate::client_timeouts::ClientTimeouts;
 use crate::clock;
 use crate::clock::now;
 use crate::configuration::{Read, Source};
@@ -19,7 +20,6 @@ use crate::network::{
 };
 use crate::node_trust::NodeTrust;
 use crate::notify::Notify;
-use crate::patience::Patience;
 use crate::peer::Place;
 use crate::priority;
 use crate::program_settings::ProgramSettings;
@@ -84,7 +84,7 @@ pub struct Options {
     /// Leave these jobs out of the state that is recovered: the controller could not go on with them.
     pub without_jobs: Vec<JobId>,
     /// How long clients may take.
-    pub patience: Patience,
+    pub patience: ClientTimeouts,
     /// Opens the log file anew.
     pub reopen_log: fn() -> io::Result<()>,
 }

@@ -4,6 +4,7 @@ use crate::accounting::Accounting;
 use crate::archives::Archives;
 use crate::audit::Entry;
 use crate::change_turns::ChangeTurns;
+use crate::client_timeouts::ClientTimeouts;
 use crate::configuration;
 use crate::debug_level;
 use crate::failure;
@@ -14,7 +15,6 @@ use crate::links::Links;
 use crate::mail::{ToReplica, ToWriter};
 use crate::network::{GivenConfiguration, NetworkSettings, NodeAddresses, Verifier};
 use crate::node_trust::NodeTrust;
-use crate::patience::Patience;
 use crate::peer::Place;
 use crate::program_settings::ProgramSettings;
 use crate::quota::{Agents, Users};
@@ -68,7 +68,7 @@ pub(crate) struct Shared {
     pub(crate) users: Rc<Users>,
     pub(crate) agents: Rc<Agents>,
     pub(crate) links: Rc<Links>,
-    pub(crate) patience: Patience,
+    pub(crate) patience: ClientTimeouts,
     /// The kernel refuses descriptors that are sent to the socket.
     pub(crate) refuses_descriptors: bool,
     /// From where agents on other hosts connect.
@@ -107,7 +107,7 @@ pub(crate) struct SharedSetup {
     pub(crate) slurm_user: String,
     pub(crate) pulses: Pulses,
     pub(crate) users: Rc<Users>,
-    pub(crate) patience: Patience,
+    pub(crate) patience: ClientTimeouts,
     pub(crate) refuses_descriptors: bool,
     /// From where agents on other hosts connect.
     pub(crate) node_addresses: NodeAddresses,
@@ -179,7 +179,7 @@ impl Shared {
     ) -> io::Result<T> {
         let (answer, seen) = oneshot::channel();
         let look = move |state: &State| drop(answer.send(look(state)));
-        self.to_replica(ToReplica::Look(Box::new(look)))?;
+        self.to_replica(ToReplica::ReadState(Box::new(look)))?;
         seen.await.map_err(|_| gone())
     }
 

@@ -1,8 +1,8 @@
-//! The thread that owns the state. It takes what is queued, decides all of it in one turn, makes the turn durable
+//! The thread that owns the state. It takes all queued messages, decides them in one turn, makes the turn durable
 //! with one sync, and only then lets answers, acknowledgements and orders go. It answers no reads.
 //!
 //! A command whose decision panics is refused. A turn that cannot be completed is abandoned and decided again without
-//! what made it fail: see [`retry`].
+//! the message that made it fail: see [`retry`].
 
 mod binding;
 mod encoded_bytes;
@@ -39,7 +39,7 @@ use muster_model::ids::{JobAttempt, NodeIdx};
 use muster_model::limits::PURGE_MAX;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::time::Timestamp;
-use muster_model::topology::Topology;
+use muster_model::topology::{Topology, TopologyAddress};
 use muster_model::trigger::TriggerReport;
 use muster_proto::node::{NodeSettings, Welcome};
 use muster_sched::engine::{Engine, Turn};
@@ -77,8 +77,8 @@ pub struct Writer {
     /// waits for the commit: the loss of an older connection may be reported in the same turn.
     generations: HashMap<NodeIdx, u64>,
     settings: NodeSettings,
-    /// Places of the nodes in the network, by name: address and pattern.
-    places: BTreeMap<String, (String, String)>,
+    /// Places of the nodes in the network, by name.
+    places: BTreeMap<String, TopologyAddress>,
     /// Where agents connect from.
     addresses: NodeAddresses,
     keys: Keys,
@@ -153,11 +153,12 @@ struct Outbox {
 struct NewLink {
     node: NodeIdx,
     link: Link,
-    welcome: (Box<Welcome>, Box<NodeSettings>),
+    welcome: Box<Welcome>,
+    settings: Box<NodeSettings>,
     answer: oneshot::Sender<Result<NodeIdx, Refusal>>,
 }
 
-/// What a writer is made of.
+/// The parts of a writer.
 pub struct WriterSetup {
     /// The recovered state.
     pub state: State,
@@ -220,7 +221,7 @@ impl Writer {
         self
     }
 
-    /// Notes what it does in this pulse.
+    /// Notes its stages in this pulse.
     pub fn watched_by(mut self, pulse: Arc<Pulse>) -> Writer {
         self.pulse = pulse;
         self
@@ -304,8 +305,8 @@ impl Writer {
         self.finish(work, now)
     }
 
-    /// Decides the messages, looks at what is due and plans. After a panic that left the state whole it goes on where
-    /// it was.
+    /// Decides the messages, processes timers that are due and plans. After a panic that left the state whole it
+    /// continues from there.
     fn decide_turn(&mut self, now: Timestamp, work: &mut Work) {
         self.retry.mark(work);
         if std::mem::take(&mut self.retry.nodes_are_missed) {
@@ -424,7 +425,7 @@ impl Writer {
         if due.is_some_and(|at| at <= now) {
             let age = state.config.as_ref().map_or(0, |c| c.min_job_age_s);
             let accounted = self.accounted.covers(now, u64::from(age));
-            // Purges keep up with the jobs that end, and take no more of a turn than what it was for.
+            // Purges keep up with the jobs that end, and take no more of a turn than its other events.
             let mut most = turn.events.len();
             let more = loop {
                 self.engine
@@ -675,10 +676,11 @@ impl Writer {
             node,
             link,
             welcome,
+            settings,
             answer,
         } in out.welcomes
         {
-            let _ = link.send.send(ToLink::Welcome(welcome.0, welcome.1));
+            let _ = link.send.send(ToLink::Welcome(welcome, settings));
             if let Some(old) = self.links.insert(node, link) {
                 let _ = old.send.send(ToLink::Replaced);
             }

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use muster_ctld::patience::Patience;
+use muster_ctld::client_timeouts::ClientTimeouts;
 use muster_ctld::{Options, run};
 use muster_model::command::{Reply, UserCommand};
 use muster_model::ids::{BlobId, JobId};
@@ -99,7 +99,7 @@ fn start() -> Server {
         conf: conf.clone(),
         clear: false,
         without_jobs: Vec::new(),
-        patience: Patience {
+        patience: ClientTimeouts {
             first_request: Duration::from_secs(2),
             request: Duration::from_secs(2),
             idle: Duration::from_secs(2),

@@ -243,11 +243,8 @@ struct JobEnding {
 impl JobEnding {
     fn put(&self, info: &mut AttributeMap) {
         if self.has_started {
-            let code = match self.exit.signal {
-                0 => self.exit.code,
-                signal => 128 + signal,
-            };
-            info.put("exitStatus", AttributeValue::Number(i64::from(code)));
+            let code = i64::from(self.exit.shell_code());
+            info.put("exitStatus", AttributeValue::Number(code));
         }
         if let Some(signal) = signal_of(self.state, self.exit, self.has_started) {
             info.put_text("terminatingSignal", signal);

@@ -92,7 +92,7 @@ pub(crate) struct Scan {
 
 /// Scans the journal with the given files (at least one segment).
 pub(crate) fn scan(storage: &Arc<dyn Storage>, id: LogId, files: &Files) -> Result<Scan, Error> {
-    let Chosen { snapshot, flaws } = choose_snapshot(storage.as_ref(), id, files)?;
+    let ChosenSnapshot { snapshot, flaws } = choose_snapshot(storage.as_ref(), id, files)?;
     let base = snapshot.as_ref().map_or(0, SnapshotReader::position);
     let warnings = flaws
         .iter()
@@ -171,7 +171,7 @@ pub(crate) fn scan(storage: &Arc<dyn Storage>, id: LogId, files: &Files) -> Resu
     })
 }
 
-struct Chosen {
+struct ChosenSnapshot {
     snapshot: Option<SnapshotReader>,
     /// The damaged snapshots that are newer, the newest first.
     flaws: Vec<(Position, Error)>,
@@ -179,12 +179,16 @@ struct Chosen {
 
 /// The newest snapshot that is whole. An older one, or none, is as good as long as the segments
 /// after it are there; `needed_segments` sees to that.
-fn choose_snapshot(storage: &dyn Storage, id: LogId, files: &Files) -> Result<Chosen, Error> {
+fn choose_snapshot(
+    storage: &dyn Storage,
+    id: LogId,
+    files: &Files,
+) -> Result<ChosenSnapshot, Error> {
     let mut flaws = Vec::new();
     for &position in files.snapshots.iter().rev() {
         match SnapshotReader::open(storage, id, position) {
             Ok(reader) => {
-                return Ok(Chosen {
+                return Ok(ChosenSnapshot {
                     snapshot: Some(reader),
                     flaws,
                 });
@@ -193,7 +197,7 @@ fn choose_snapshot(storage: &dyn Storage, id: LogId, files: &Files) -> Result<Ch
             Err(error) => return Err(error),
         }
     }
-    Ok(Chosen {
+    Ok(ChosenSnapshot {
         snapshot: None,
         flaws,
     })

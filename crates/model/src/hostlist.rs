@@ -89,7 +89,7 @@ pub fn names_within(expr: &str, max: usize, bytes_max: usize) -> Result<Names<'_
     let (mut count, mut bytes) = (0_u64, 0_u64);
     for &(at, part) in &parts {
         let fail = |kind| error(expr, at, kind);
-        let part = Part::parse(expr, at, part)?;
+        let part = HostlistItem::parse(expr, at, part)?;
         let left = (max as u64).saturating_sub(count);
         let own = part.count().filter(|own| *own <= left);
         let own = own.ok_or_else(|| fail(HostlistErrorKind::TooMany(max)))?;
@@ -112,7 +112,7 @@ pub fn names_within(expr: &str, max: usize, bytes_max: usize) -> Result<Names<'_
 pub struct Names<'a> {
     expr: &'a str,
     parts: std::vec::IntoIter<&'a str>,
-    current: Option<Part<'a>>,
+    current: Option<HostlistItem<'a>>,
 }
 
 impl Iterator for Names<'_> {
@@ -120,12 +120,12 @@ impl Iterator for Names<'_> {
 
     fn next(&mut self) -> Option<String> {
         loop {
-            if let Some(name) = self.current.as_mut().and_then(Part::next_name) {
+            if let Some(name) = self.current.as_mut().and_then(HostlistItem::next_name) {
                 return Some(name);
             }
             let part = self.parts.next()?;
             // It was checked: where it is does not matter.
-            self.current = Part::parse(self.expr, 0, part).ok();
+            self.current = HostlistItem::parse(self.expr, 0, part).ok();
         }
     }
 }
@@ -402,7 +402,7 @@ struct Range {
 
 /// One comma-free part (outside brackets) while it is expanded.
 #[derive(Debug)]
-struct Part<'a> {
+struct HostlistItem<'a> {
     brackets: Vec<Bracket<'a>>,
     /// What is after the last bracket.
     tail: &'a str,
@@ -422,9 +422,9 @@ struct Bracket<'a> {
     number: u64,
 }
 
-impl<'a> Part<'a> {
+impl<'a> HostlistItem<'a> {
     /// Reads a part whose brackets are known to match.
-    fn parse(expr: &str, at: usize, part: &'a str) -> Result<Part<'a>, HostlistError> {
+    fn parse(expr: &str, at: usize, part: &'a str) -> Result<HostlistItem<'a>, HostlistError> {
         let mut brackets = Vec::new();
         let mut longest = 0;
         let mut rest = part;
@@ -452,7 +452,7 @@ impl<'a> Part<'a> {
         }
         longest += rest.len();
         check(longest)?;
-        Ok(Part {
+        Ok(HostlistItem {
             brackets,
             tail: rest,
             longest,

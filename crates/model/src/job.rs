@@ -522,6 +522,14 @@ impl ExitStatus {
     pub fn is_ok(self) -> bool {
         self == ExitStatus::default()
     }
+
+    /// The status as a shell has it: the exit code, or 128 and the signal's number. The worst of several is the greatest.
+    pub fn shell_code(self) -> u32 {
+        match self.signal {
+            0 => self.code,
+            signal => 128 + signal,
+        }
+    }
 }
 
 /// A step, running or just ended.

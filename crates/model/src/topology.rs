@@ -67,6 +67,15 @@ pub struct Switch {
     pub level: u32,
 }
 
+/// The place of a node in the network, as jobs have it in their environment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TopologyAddress {
+    /// `SLURM_TOPOLOGY_ADDR`.
+    pub address: String,
+    /// `SLURM_TOPOLOGY_ADDR_PATTERN`.
+    pub pattern: String,
+}
+
 impl Topology {
     /// For each switch the one above it.
     pub fn parents(&self) -> Vec<Option<u32>> {
@@ -120,7 +129,7 @@ impl Topology {
     }
 
     /// [`Topology::address`] of every node, by name.
-    pub fn addresses(&self) -> BTreeMap<String, (String, String)> {
+    pub fn addresses(&self) -> BTreeMap<String, TopologyAddress> {
         let paths = self.paths();
         let address = |(node, path): (String, Vec<u32>)| {
             let address = self.address(&node, &path);
@@ -129,8 +138,8 @@ impl Topology {
         paths.into_iter().map(address).collect()
     }
 
-    /// What the environment of jobs says of a node: `SLURM_TOPOLOGY_ADDR` and `SLURM_TOPOLOGY_ADDR_PATTERN`.
-    pub fn address(&self, node: &str, path: &[u32]) -> (String, String) {
+    /// The place of a node, whose way through the switches is `path`.
+    pub fn address(&self, node: &str, path: &[u32]) -> TopologyAddress {
         let word = match self.kind {
             TopologyKind::Block => "block",
             TopologyKind::Flat | TopologyKind::Tree => "switch",
@@ -146,7 +155,10 @@ impl Topology {
             pattern.push_str(word);
             pattern.push('.');
         }
-        (address + node, pattern + "node")
+        TopologyAddress {
+            address: address + node,
+            pattern: pattern + "node",
+        }
     }
 }
 
@@ -228,11 +240,15 @@ mod tests {
             ..Topology::default()
         };
         let paths = tree.paths();
+        let address = |address: &str, pattern: &str| TopologyAddress {
+            address: address.to_owned(),
+            pattern: pattern.to_owned(),
+        };
         assert_eq!(
             tree.address("n3", &paths["n3"]),
-            ("root.s1.n3".into(), "switch.switch.node".into())
+            address("root.s1.n3", "switch.switch.node")
         );
-        assert_eq!(tree.address("n9", &[]), ("n9".into(), "node".into()));
+        assert_eq!(tree.address("n9", &[]), address("n9", "node"));
         assert_eq!(tree.nodes_below(2), ["n1", "n2", "n3"]);
         assert_eq!(tree.parents(), [Some(2), Some(2), None]);
     }

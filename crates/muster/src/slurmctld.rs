@@ -8,7 +8,7 @@ use crate::logging;
 use crate::slurm_user;
 use anyhow::{Context, Result, ensure};
 use muster_conf::endpoint::conf_path;
-use muster_ctld::patience::Patience;
+use muster_ctld::client_timeouts::ClientTimeouts;
 use muster_ctld::priority;
 use muster_ctld::{HttpAnswer, HttpPages};
 use muster_model::ids::JobId;
@@ -175,7 +175,7 @@ fn start(args: Args) -> Result<()> {
         conf,
         clear: args.clear,
         without_jobs: args.without_jobs,
-        patience: Patience::default(),
+        patience: ClientTimeouts::default(),
         reopen_log: logging::reopen,
     };
     muster_ctld::run(&options, http_pages(&options.conf), || ready.tell())

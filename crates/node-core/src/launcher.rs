@@ -47,11 +47,11 @@ mod writers;
 pub use checks::check_agent;
 pub use containers::CONTAINER_LACK_STATUS;
 pub use end::{EncodedEnd, StepdEventRef};
-pub use interface::{JobProcesses, ProcessQuery, UserAccount};
+pub use interface::{JobProcesses, ProcessQuery, StepResult, UserAccount};
 pub use membership::known_jobs;
 pub use node::Setup;
 pub use phase::{Move, NodeJobPhase};
-pub use records::{Fault, RecordedAttempt, Records};
+pub use records::{Fault, LaunchFailure, RecordedAttempt, Records};
 pub use steps::{is_step_dir, step_of_result};
 
 use crate::binding::Machine;

@@ -4,15 +4,13 @@
 mod agent_launcher;
 mod agent_stepd;
 mod launcher_stepd;
-mod process;
 mod step_order;
 
 pub use agent_launcher::{
     AttachAgent, KnownJob, LauncherCommand, LauncherEvent, MachineClaim, TaskUsage,
 };
-pub use agent_stepd::NextStep;
+pub use agent_stepd::{AgentToStepd, NextStep};
 pub use launcher_stepd::{FirstOrder, RunningStep, StepBounds, StepdCommand, StepdEvent};
-pub use process::Process;
 pub use step_order::{MemoryPolicy, PmixOrder, StepOrder, TaskBinding, UcxOrder, User};
 
 use minicbor::bytes::ByteVec;

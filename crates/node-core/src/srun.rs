@@ -274,7 +274,7 @@ impl Srun {
             channel,
             next_stepd,
         } = self.creation.take_step();
-        let Some(step) = parts.first().map(|(_, created)| created.step) else {
+        let Some(step) = parts.first().map(|part| part.created.step) else {
             return;
         };
         self.step.job = spec.job;

@@ -28,8 +28,8 @@ pub(crate) use peers::Peers;
 use crate::cross_memory::CrossMemory;
 use crate::descriptor_limit;
 use crate::failure;
+use crate::messages::agent_order::{self, Inherited};
 use crate::role::AGENT_NAME;
-use crate::supervisor::{self, Inherited};
 use crate::sys;
 use crate::syscall_filter;
 use anyhow::Context as _;
@@ -114,7 +114,7 @@ enum ClientInput {
 pub fn agent_main(start_log: impl FnOnce(LevelFilter)) -> ExitCode {
     let inherited = sys::set_undumpable()
         .context("this process cannot be protected from others")
-        .and_then(|()| supervisor::inherited());
+        .and_then(|()| agent_order::inherited());
     let inherited = match inherited {
         Ok((inherited, level)) => {
             start_log(level);

@@ -1,8 +1,8 @@
 //! Entry points of fuzz targets to this crate: decoders of messages between the processes of a node, and the layout
 //! of steps. Not a part of its interface.
 
-use crate::relay::control::{ToAgent, ToRelay};
-use crate::supervisor::lines::{SupervisorAnswer, SupervisorRequest};
+use crate::messages::agent_relay::{ToAgent, ToRelay};
+use crate::messages::agent_supervisor::{SupervisorAnswer, SupervisorRequest};
 use muster_model::cpuset::CpuSet;
 use muster_model::job::Allocation;
 use muster_node_core::layout::{self, StepUse};

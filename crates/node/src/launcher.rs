@@ -30,7 +30,7 @@ mod timers;
 mod tmp_dirs;
 
 use crate::failure::end_at_panic;
-use crate::options::AgentOptions;
+use crate::messages::launcher_socket::socket_path;
 use crate::role::LAUNCHER_NAME;
 use crate::{now, removal, sys};
 use connection::Connection;
@@ -56,10 +56,6 @@ use std::process::ExitCode;
 const CONNECTIONS_MAX: usize = 16;
 /// Maximum bytes of a message in a log line.
 const SHOWN_BYTES: usize = 60;
-/// The socket of the launcher of a spool directory.
-pub(crate) fn socket_path(spool: &Path) -> PathBuf {
-    spool.join("shim.sock")
-}
 
 /// Runs the launcher of a spool directory (the only argument), the probe of cross-memory attach, or
 /// a helper that works with a user's files: writes a message, removes directories. Returns in the
@@ -424,19 +420,6 @@ impl Loop {
 fn is_trusted(stream: &UnixStream) -> bool {
     let uid = getsockopt(stream, PeerCredentials).map(|peer| peer.uid());
     uid.is_ok_and(|uid| uid == 0 || uid == geteuid().as_raw())
-}
-
-/// The first message on a connection to the launcher, before an agent gets the connection.
-pub(crate) fn attach_frame(options: &AgentOptions) -> Vec<u8> {
-    let attach = AttachAgent {
-        node: options.name.clone(),
-        cluster: options.cluster.clone(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        claim: options.claim(),
-        greeting: Some(VERSIONS.greeting()),
-        conf: options.conf.clone(),
-    };
-    muster_proto::frame::encode(&LauncherCommand::Attach(Box::new(attach)))
 }
 
 /// Result of [`stop_launcher`].

@@ -1,7 +1,7 @@
 //! An agent that lies, for tests: it speaks the launcher's protocol below the agent. Not a part of the crate's interface.
 
 use crate::descriptors::{SrunStdio, receive, send};
-use crate::launcher::{attach_frame, socket_path};
+use crate::messages::launcher_socket::{attach_frame, socket_path};
 use crate::one_way_link::OneWayLink;
 use crate::options::AgentOptions;
 use muster_model::cpuset::CpuSet;

@@ -24,6 +24,7 @@ mod job_files;
 mod launcher;
 #[doc(hidden)]
 pub mod liar;
+mod messages;
 mod numa;
 mod one_way_link;
 mod options;
@@ -55,6 +56,7 @@ pub use cross_memory::CrossMemory;
 pub use emulate::{EmulateOptions, EmulatedNode, RunTime, emulate};
 pub use failure::end_on_panic;
 pub use launcher::{LauncherStop, launcher_main, pin_controller, stop_launcher};
+pub use messages::agent_order::AgentLog;
 pub use options::{AgentOptions, NetworkOptions};
 pub use relay::relay_main;
 pub use role::{
@@ -63,7 +65,7 @@ pub use role::{
 pub use root_files::{only_root_leads_to, only_user_leads_to, open_log, open_own};
 pub use sack::{sack_main, serve as serve_tokens};
 pub use stepd::{pmix_host_main, stepd_main};
-pub use supervisor::{AgentLog, FETCH_LATER, check_account, make_spool, run};
+pub use supervisor::{FETCH_LATER, check_account, make_spool, run};
 pub use sys::pidfd;
 pub use topology::{Shape, SocketUnit};
 

@@ -7,17 +7,16 @@
 //! steps continue while slurmd is restarted. Once its agent is gone it accepts no more connections,
 //! and ends with its last one.
 
-pub(crate) mod control;
 mod pages;
 mod shares;
 
 use crate::descriptor_limit;
 use crate::failure;
+use crate::messages::agent_relay::{AgentPage, Control, STRANGER_MAX, ToAgent, ToRelay};
 use crate::role::{self, FIRST_FD, RELAY_NAME};
 use crate::sys;
 use crate::syscall_filter;
 use anyhow::Context as _;
-use control::{AgentPage, Control, ToAgent, ToRelay};
 use muster_channel::admission::{Bounds, StrangerId};
 use muster_channel::relay::{Beginning, confirmed, read_beginning};
 use muster_channel::server::{ChannelServer, IdentifiedConnection, Log};
@@ -34,7 +33,6 @@ use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use std::rc::Rc;
-use std::time::Duration;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::{mpsc, oneshot};
@@ -44,9 +42,6 @@ const STRANGERS: Bounds = Bounds {
     all: 1024,
     of_address: 256,
 };
-/// How long a client may remain unknown. The controller's message about a job may still be on its
-/// way to the agent.
-pub(crate) const STRANGER_MAX: Duration = Duration::from_secs(20);
 /// Log target for lines about connections.
 const LOG: Log = Log {
     refused: |line| log_line(line),
@@ -395,13 +390,14 @@ impl Relay {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::messages::agent_relay;
 
     /// Earlier, when the agent had not read enough, it never learned that connections had ended, and kept their state
     /// for ever.
     #[tokio::test]
     async fn a_connection_that_is_gone_is_reported_once_the_agent_reads() {
         const NONE: StrangerId = 0;
-        let (near, far) = control::pair().unwrap();
+        let (near, far) = agent_relay::pair().unwrap();
         let (relay, gone) = Relay::new(Control::new(near).unwrap(), 64);
         let agent = Control::new(far).unwrap();
         let mut filled = 0;

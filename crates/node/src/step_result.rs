@@ -1,19 +1,20 @@
 //! The file by which a step daemon leaves how its step ended, for a launcher that has not received it.
 
 use muster_model::job::StepEnd;
+use muster_node_core::launcher::StepResult;
 use muster_node_core::messages::KeptEntries;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-/// Reads a result file: the end of a step, and the entries that a launcher is to keep of it, which may not know the
-/// step.
-pub(crate) fn read(path: &Path) -> Option<(StepEnd, KeptEntries)> {
+/// Reads a result file.
+pub(crate) fn read(path: &Path) -> Option<StepResult> {
     let bytes = fs::read(path).ok()?;
     let mut parts = minicbor::Decoder::new(&bytes);
     let end = parts.decode().ok()?;
-    Some((end, parts.decode().unwrap_or_default()))
+    let kept = parts.decode().unwrap_or_default();
+    Some(StepResult { end, kept })
 }
 
 /// Writes a file: under another name first, as half a result is none.
@@ -65,7 +66,8 @@ mod tests {
         let path = std::env::temp_dir().join(format!("step-result-{}", std::process::id()));
         write(&path, &end(), &kept).unwrap();
         let written = fs::read(&path).unwrap();
-        assert_eq!(read(&path), Some((end(), kept.clone())));
+        let result = StepResult { end: end(), kept };
+        assert_eq!(read(&path), Some(result.clone()));
         let hex: String = written.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(
             hex, RESULT,
@@ -77,7 +79,7 @@ mod tests {
             u8::from_str_radix(pair, 16).unwrap()
         });
         fs::write(&path, bytes.collect::<Vec<u8>>()).unwrap();
-        assert_eq!(read(&path), Some((end(), kept)));
+        assert_eq!(read(&path), Some(result));
         fs::remove_file(&path).unwrap();
     }
 }

@@ -17,21 +17,22 @@ mod account;
 mod agent_lines;
 mod launcher;
 mod line_budget;
-pub(crate) mod lines;
 mod network;
-mod order;
 mod peers;
 mod sockets;
 mod spool;
 
 pub use account::check_account;
-pub use order::AgentLog;
-pub(crate) use order::{Inherited, inherited};
 pub use spool::make_spool;
 
 use crate::credential;
 use crate::cross_memory;
 use crate::failure;
+use crate::messages::agent_order::{AgentLog, AgentOrder};
+use crate::messages::agent_supervisor::{
+    self, CONFIGURATION, LAUNCHER_EVENTS, LAUNCHER_ORDERS, RequestReceiver, SupervisorRequest,
+    answer, answers,
+};
 use crate::options::AgentOptions;
 use crate::role::{self, AGENT_NAME};
 use crate::root_files::open_log;
@@ -41,10 +42,6 @@ use agent_lines::AgentLines;
 use anyhow::Context as _;
 use launcher::{LauncherLink, Starting};
 use line_budget::LineBudget;
-use lines::{
-    CONFIGURATION, LAUNCHER_EVENTS, LAUNCHER_ORDERS, RequestReceiver, SupervisorRequest, answer,
-    answers,
-};
 use muster_channel::SECRET;
 use muster_node_core::messages::User;
 use muster_proto::PROTOCOL;
@@ -52,7 +49,6 @@ use muster_proto::client::{Request, RequestBody, daemon_socket};
 use muster_proto::frame;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use order::AgentOrder;
 use peers::PeerPlaces;
 use sockets::NodeSocket;
 use std::ffi::CString;
@@ -207,7 +203,8 @@ impl Supervisor {
     ) -> anyhow::Result<Supervisor> {
         let lines = || -> io::Result<_> { Ok([answers()?, answers()?, answers()?, answers()?]) };
         let [launcher, controller, peers, news] = lines().context("connections to the agent")?;
-        let (requests, sender) = lines::requests().context("connections to the agent")?;
+        let (requests, sender) =
+            agent_supervisor::requests().context("connections to the agent")?;
         let ends = [&sender, &launcher.1, &controller.1, &peers.1, &news.1];
         let mut kept: Vec<RawFd> = ends.map(|end| end.as_raw_fd()).into();
         kept.push(given.socket.number());
@@ -482,11 +479,11 @@ fn write_first(connection: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
 /// requests that this node's agent may send, because the agent is not root and may have been taken
 /// over. At the socket for daemons there are no users to wait for.
 fn connect_to_controller(options: &AgentOptions) -> io::Result<OwnedFd> {
-    let connection = match lines::connect(&daemon_socket(&options.controller_socket)) {
+    let connection = match agent_supervisor::connect(&daemon_socket(&options.controller_socket)) {
         // The controller has an earlier version, or another SlurmUser in a cluster that does not
         // run as root.
         Err(e) if launcher::is_absent(&e) || e.kind() == io::ErrorKind::PermissionDenied => {
-            lines::connect(&options.controller_socket)?
+            agent_supervisor::connect(&options.controller_socket)?
         }
         connected => connected?,
     };
@@ -573,7 +570,8 @@ mod tests {
         connect_to_controller(&options).unwrap();
         serves(&users);
         let waiting: Vec<_> =
-            std::iter::from_fn(|| lines::connect(&options.controller_socket).ok()).collect();
+            std::iter::from_fn(|| agent_supervisor::connect(&options.controller_socket).ok())
+                .collect();
         assert!(waiting.len() >= 4);
         assert!(
             connect_to_controller(&options).is_err(),

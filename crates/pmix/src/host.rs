@@ -13,7 +13,7 @@ use crate::job::{self, Job, Local, TaskOwner};
 use crate::library::{Library, library};
 use crate::mesh::{Mesh, MeshEvent};
 use crate::pmi::{self, Pmi, PmiSetup};
-use crate::server::{Place, Server};
+use crate::server::{Server, TaskLocation};
 use crate::sys::set_variable;
 use crate::ucx::{Ucx, UcxChoice};
 use crate::upcall::{Done, Modex, Upcall};
@@ -268,7 +268,7 @@ impl MpiHost {
         std::fs::create_dir_all(&nsdir)?;
         let job_id = self.setup.job.to_string();
         let cpus = self.setup.cpus.iter();
-        let places: Option<Vec<Place>> = cpus.map(|c| self.server.place(c)).collect();
+        let places: Option<Vec<TaskLocation>> = cpus.map(|c| self.server.place(c)).collect();
         let local = Local {
             node: Some(self.setup.position),
             job_id: &job_id,

@@ -3,7 +3,7 @@
 //! all keys that are known to be read are set.
 
 use crate::info::{Infos, Value};
-use crate::server::{Place, Server};
+use crate::server::{Server, TaskLocation};
 use crate::{ProcName, RANK_ALL};
 use minicbor::{Decode, Encode};
 use muster_model::limits::FRAME_BYTES_MAX;
@@ -89,7 +89,7 @@ pub(crate) struct Local<'a> {
     /// Slots of the allocation.
     pub(crate) universe: u32,
     /// Locations of this node's tasks, by local number; empty if they are not bound.
-    pub(crate) places: &'a [Place],
+    pub(crate) places: &'a [TaskLocation],
 }
 
 /// Registers a name space with the server.

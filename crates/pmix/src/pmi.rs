@@ -21,7 +21,7 @@ use muster_model::validate::Validate;
 use muster_proto::frame::{self, Message};
 use server::{Action, Name, PmiServer, Shape};
 use sha2::{Digest, Sha256};
-use spawn::{Asked, Origin};
+use spawn::{Origin, SpawnCommand};
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
@@ -376,7 +376,7 @@ impl Pmi {
         }
     }
 
-    fn spawn(&mut self, local: usize, asked: &Asked, mesh: &Mesh, control: &mut Control) {
+    fn spawn(&mut self, local: usize, asked: &SpawnCommand, mesh: &Mesh, control: &mut Control) {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
         let request = SpawnRequest {

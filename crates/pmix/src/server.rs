@@ -26,7 +26,7 @@ pub(crate) struct Server {
 
 /// Location of a task, in the format of the library.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct TaskLocation {
     /// CPUs of the task: `hwloc:0-1`.
     pub(crate) cpuset: String,
     /// Objects of each topology level that the task can use: `hwloc:SK0:L30:CR0:HT0`.
@@ -171,7 +171,7 @@ impl Server {
 
     /// The location of a task that is bound to these CPUs (`0-1,4`); `None` if the library cannot
     /// compute it.
-    pub(crate) fn place(&self, cpus: &str) -> Option<Place> {
+    pub(crate) fn place(&self, cpus: &str) -> Option<TaskLocation> {
         let functions = &self.library.functions;
         let (parse, locality) = (functions.parse_cpuset?, functions.locality?);
         let cpuset = format!("hwloc:{cpus}");
@@ -192,7 +192,7 @@ impl Server {
             }
             (rc, sys::taken(out))
         };
-        (rc == status::SUCCESS && !levels.is_empty()).then_some(Place { cpuset, levels })
+        (rc == status::SUCCESS && !levels.is_empty()).then_some(TaskLocation { cpuset, levels })
     }
 
     /// Passes an event on to this node's tasks.

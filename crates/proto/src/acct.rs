@@ -1,4 +1,4 @@
-//! Accounting records and what is asked of them.
+//! Accounting records and queries of them.
 
 use minicbor::{Decode, Encode};
 use muster_model::account_limits::TresAmount;
@@ -174,7 +174,7 @@ pub struct AcctJob {
     #[n(49)]
     #[cbor(default)]
     pub req_gres: Vec<(String, u64)>,
-    /// What a job of the Grid Engine commands asked for, under the names of [`muster_model::grid_engine::ACCOUNTED`].
+    /// The requests of a job of the Grid Engine commands, under the names of [`muster_model::grid_engine::ACCOUNTED`].
     #[n(50)]
     #[cbor(default)]
     pub grid_engine: Vec<(String, String)>,
@@ -219,7 +219,7 @@ pub struct AcctStep {
     /// Hostlist.
     #[n(11)]
     pub nodelist: String,
-    /// What its tasks used; absent while it runs.
+    /// The usage of its tasks; absent while it runs.
     #[n(12)]
     pub usage: Option<Usage>,
     /// `SubmitLine`.
@@ -234,7 +234,7 @@ pub struct AcctStep {
     pub devices: Vec<TresAmount>,
 }
 
-/// What sacct asks. All given conditions must hold; an empty list is no condition.
+/// A query of sacct. All given conditions must hold; an empty list is no condition.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
 pub struct AcctQuery {
     /// Jobs: number, and a task's index or all.
@@ -418,7 +418,7 @@ pub struct LoggedTransaction {
     /// When it was made.
     #[n(1)]
     pub at: Timestamp,
-    /// Who changed what.
+    /// The user and the change.
     #[n(2)]
     pub transaction: Transaction,
 }
@@ -478,7 +478,7 @@ impl NodeEvent {
     }
 }
 
-/// What was used is asked for: of a period of whole hours, in whose place one goes that has them wholly.
+/// A query of use: of a period of whole hours, in whose place one goes that has them wholly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
 pub struct UsageQuery {
     /// Since when.
@@ -489,7 +489,7 @@ pub struct UsageQuery {
     pub end: Timestamp,
 }
 
-/// What jobs of one account, user and key used. Amounts are milliseconds times what there was of it.
+/// The use by jobs of one account, user and key. Amounts are milliseconds times the amount of the resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct UsageRow {
     /// The account.
@@ -535,7 +535,7 @@ pub struct NodeOutage {
     pub out_ms: u64,
 }
 
-/// What was used, in parts.
+/// Use, in parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct UsagePage {
     /// By account, user and key.
@@ -550,13 +550,13 @@ pub struct UsagePage {
     /// The controller's time, up to which jobs that run are counted.
     #[n(3)]
     pub now: Timestamp,
-    /// What others used is not among it because of `PrivateData`.
+    /// The use of others is not among it because of `PrivateData`.
     #[n(4)]
     pub withheld: bool,
 }
 
 impl UsageRow {
-    /// What a run used in a period, by now.
+    /// The use of a run in a period, by now.
     pub fn of(job: &AcctJob, start: Timestamp, end: Timestamp, now: Timestamp) -> UsageRow {
         let until = job.end.unwrap_or(now);
         let span = job.start.map(|start| RunSpan {

@@ -17,7 +17,7 @@ pub struct Address {
 pub struct NetworkPlace {
     /// The node's relay: `host:port`, or `[address]:port`.
     pub place: String,
-    /// What the host's file [`HOST_FILE`] beside the socket says: who reads the same there is on that host.
+    /// The contents of the host's file [`HOST_FILE`] beside the socket: a process that reads the same there is on that host.
     pub host: String,
 }
 

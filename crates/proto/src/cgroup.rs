@@ -1,4 +1,4 @@
-//! What slurm.conf and cgroup.conf(5) say of control groups, for nodes. What it comes to on a machine is worked out there.
+//! Settings of control groups for nodes, from slurm.conf and cgroup.conf(5). Each node derives its own values from them.
 
 use minicbor::{Decode, Encode};
 use muster_model::validate::Validate;

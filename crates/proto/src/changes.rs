@@ -1,5 +1,5 @@
-//! Changes of jobs, nodes, partitions and reservations, as a client follows them: the query and its answer. A change says what
-//! is new in short; the record itself is asked for as ever.
+//! Changes of jobs, nodes, partitions and reservations, as a client follows them: the query and its answer. A change names the
+//! new values in short; the record itself is queried as usual.
 
 use minicbor::{Decode, Encode};
 use muster_model::ids::JobId;
@@ -43,7 +43,7 @@ impl fmt::Display for ChangePosition {
     }
 }
 
-/// What is no position.
+/// The error of a text that is no position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a position of the event stream is a number, or two with a dot between them")]
 pub struct PositionError;
@@ -69,7 +69,7 @@ impl FromStr for ChangePosition {
 /// Which changes are wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
 pub struct ChangesQuery {
-    /// Those after this position; absent: none yet, only the position as of now.
+    /// Changes after this position; absent: none yet, only the position as of now.
     #[n(0)]
     pub after: Option<ChangePosition>,
     /// The answer waits until there is a change that the client may see.
@@ -80,13 +80,13 @@ pub struct ChangesQuery {
 /// Changes, the oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
 pub struct ChangesAnswer {
-    /// Those that the client may see.
+    /// Changes that the client may see.
     #[n(0)]
     pub changes: Vec<Change>,
     /// The position behind all of them, and behind those that the client may not see: `after` of the next query.
     #[n(1)]
     pub last: ChangePosition,
-    /// Changes after the position that was asked for are not kept any more: what is known must be listed anew.
+    /// Changes after the given position are not kept any more: all records must be listed anew.
     #[n(2)]
     pub reset: bool,
     /// There are more already.
@@ -108,7 +108,7 @@ pub struct Change {
     pub subject: ChangedRecord,
 }
 
-/// What has changed.
+/// A change.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub enum ChangedRecord {
     /// A job.
@@ -131,7 +131,7 @@ pub enum JobChangeKind {
     /// It was accepted.
     #[n(0)]
     Submitted,
-    /// What it asks for, its hold, priority or reason.
+    /// Its request, hold, priority or reason.
     #[default]
     #[n(1)]
     Updated,

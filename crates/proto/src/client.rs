@@ -39,7 +39,7 @@ pub struct Request {
     /// [`crate::PROTOCOL`] of the sender.
     #[n(0)]
     pub version: u32,
-    /// What is asked.
+    /// The request.
     #[n(1)]
     pub body: RequestBody,
     /// For whom slurmrestd asks: its client's address, as the sender says. The audit log names it; nothing else follows from it.
@@ -47,7 +47,7 @@ pub struct Request {
     pub client: Option<IpAddr>,
 }
 
-/// What is asked of the controller.
+/// A question to the controller.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub enum RequestBody {
     /// Something that changes state; answered by [`Response::Reply`] once it is durable. Who may call each is
@@ -176,10 +176,10 @@ pub enum Query {
     /// When nodes were out of service: [`Response::NodeEvents`].
     #[n(11)]
     NodeEvents(#[n(0)] crate::acct::NodeEventQuery),
-    /// Who changed what with sacctmgr: one [`Response::Transactions`].
+    /// Changes made with sacctmgr, with their users: one [`Response::Transactions`].
     #[n(12)]
     Transactions(#[n(0)] TransactionQuery),
-    /// What `scontrol reconfigure` would change now: [`Response::Differences`]. Administrator.
+    /// The changes that `scontrol reconfigure` would make now: [`Response::Differences`]. Administrator.
     #[n(10)]
     Differences,
     /// Accounts, users, QOS, shares of the controller's cluster: one [`Response::Accounts`].
@@ -191,7 +191,7 @@ pub enum Query {
     /// Licenses: one [`Response::Licenses`].
     #[n(220)]
     Licenses,
-    /// What listings of jobs need, asked at once: the answer to `Partitions`, then that to `Jobs`.
+    /// The data for listings of jobs, asked at once: the answer to `Partitions`, then that to `Jobs`.
     #[n(250)]
     Listing(#[n(0)] JobFilter),
     /// Why a job waits, and what would start it sooner: one [`Response::Why`].
@@ -200,7 +200,7 @@ pub enum Query {
         /// Which job.
         #[n(0)]
         job: JobId,
-        /// What would start it sooner, which takes a forecast for each change, is not asked for.
+        /// Changes that would start it sooner, each of which takes a forecast, are not asked for.
         #[n(1)]
         #[cbor(default)]
         is_brief: bool,
@@ -208,17 +208,17 @@ pub enum Query {
     /// A crontab: one [`Response::Crontab`]. The caller's own; of others an operator.
     #[n(400)]
     Crontab {
-        /// Whose; the caller's if absent.
+        /// The owner; the caller if absent.
         #[n(0)]
         uid: Option<u32>,
     },
     /// Numbers of jobs, for metrics: one [`Response::JobCounts`].
     #[n(420)]
     JobCounts,
-    /// What was used in a period, for sreport: one or more [`Response::Usage`].
+    /// Use in a period, for sreport: one or more [`Response::Usage`].
     #[n(430)]
     Usage(#[n(0)] crate::acct::UsageQuery),
-    /// What has changed since: one [`Response::Changes`], at any time if it waits.
+    /// Changes since a position: one [`Response::Changes`], at any time if it waits.
     #[n(440)]
     Changes(#[n(0)] crate::changes::ChangesQuery),
     /// As `Accounts`, with the accounts and users of other clusters.
@@ -429,7 +429,7 @@ impl Validate for Response {
 
 impl Message for Response {}
 
-/// What sacctmgr keeps, and shares.
+/// The records of sacctmgr, and shares.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
 pub struct AccountsAnswer {
     /// Everything, with shares as of now or as of the last time that priorities were worked out.
@@ -483,7 +483,7 @@ pub struct JobPriority {
     /// The priority.
     #[n(5)]
     pub priority: u32,
-    /// What it is made of.
+    /// Its factors.
     #[n(6)]
     pub factors: Factors,
 }

@@ -18,7 +18,7 @@ pub struct ConfigurationFile {
     #[n(0)]
     #[valid(max_bytes = NAME_MAX)]
     pub name: String,
-    /// What is in it.
+    /// Its contents.
     #[n(1)]
     #[valid(max_bytes = FRAME_BYTES_MAX)]
     pub bytes: ByteVec,

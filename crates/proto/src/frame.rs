@@ -24,7 +24,7 @@ pub fn encode_sized<T: Encode<()>>(message: &T, bytes: usize) -> Vec<u8> {
     out
 }
 
-/// Appends a message as a frame to what is there, so that many leave in one write.
+/// Appends a message as a frame to earlier ones, so that many leave in one write.
 pub fn encode_into<T: Encode<()>>(message: &T, out: &mut Vec<u8>) {
     let at = out.len();
     out.extend_from_slice(&[0; 4]);
@@ -69,7 +69,7 @@ pub enum FrameError {
 }
 
 impl FrameError {
-    /// What an error of this module carries.
+    /// The error of this module that an I/O error carries.
     pub fn of(error: &io::Error) -> Option<&FrameError> {
         error.get_ref()?.downcast_ref()
     }
@@ -133,7 +133,7 @@ fn length_within(header: [u8; 4], most: usize) -> io::Result<usize> {
     Ok(bytes)
 }
 
-/// Decodes the body of a frame and validates what is in it.
+/// Decodes the body of a frame and validates it.
 ///
 /// # Errors
 /// `InvalidData` with a [`FrameError`].
@@ -182,7 +182,7 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// Adds what was read.
+    /// Adds bytes that were read.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.at == self.bytes.len() {
             self.bytes.clear();

@@ -1,4 +1,5 @@
-//! What both sides of a channel between hosts say within its key exchange: versions, and names that nobody has to believe.
+//! Messages of both sides of a channel between hosts within its key exchange: versions, and names that neither side has to
+//! believe.
 
 use crate::frame::Message;
 use crate::version::Greeting;
@@ -17,7 +18,7 @@ pub struct ChannelHello {
     /// Which version it speaks.
     #[n(0)]
     pub greeting: Greeting,
-    /// What its host calls itself: believed if the name leads to its address.
+    /// The host's own name: believed if the name leads to its address.
     #[n(1)]
     #[valid(max_bytes = NAME_BYTES_MAX)]
     pub host: String,
@@ -84,8 +85,8 @@ impl Message for HostAnswer {
     const BYTES_MAX: usize = 1 << 10;
 }
 
-/// The credential of a channel to a node: which key the secret of a channel to a node follows from, and what is
-/// to be reached there.
+/// The credential of a channel to a node: the key that its secret follows from, and the process that is to be
+/// reached there.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Validate)]
 pub enum JobCredential {
     /// The agent, as the job's owner: the key is the one that the controller gives him.

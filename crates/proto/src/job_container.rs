@@ -1,10 +1,10 @@
-//! What job_container.conf(5) says of private directories of jobs, for nodes.
+//! Settings of private directories of jobs for nodes, from job_container.conf(5).
 
 use minicbor::{Decode, Encode};
 use muster_model::limits::HOSTLIST_BYTES_MAX;
 use muster_model::validate::Validate;
 
-/// A line of job_container.conf with `JobContainerType=job_container/tmpfs`, or what it says for all nodes.
+/// A line of job_container.conf with `JobContainerType=job_container/tmpfs`, or the settings for all nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Validate)]
 pub struct ContainerSettings {
     /// `NodeName`; empty for all nodes, and for the node that gets this.

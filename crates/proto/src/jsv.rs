@@ -1,6 +1,6 @@
 //! The protocol between a front end or controller and a job submission verifier (jsv(1) of Grid Engine), version 1.0: lines over
-//! standard input and output. Here is one verification as a state machine without I/O; it knows parameters as texts, not
-//! what they mean. No value makes a line of its own.
+//! standard input and output. Here is one verification as a state machine without I/O; it knows parameters as texts, not their
+//! meaning. No value makes a line of its own.
 
 use muster_model::visible_text::{is_control, visible};
 use std::collections::HashMap;
@@ -9,14 +9,14 @@ use std::collections::HashMap;
 const LINES_MAX: usize = 10_000;
 /// Bytes of the longest line that a verifier may send.
 pub const LINE_BYTES_MAX: usize = 256 << 10;
-/// Parameters that say what is verified: no verifier changes them.
+/// Parameters that name the request: no verifier changes them.
 const FIXED: [&str; 7] = [
     "VERSION", "CONTEXT", "CLIENT", "USER", "GROUP", "JOB_ID", "SCRIPT",
 ];
-/// What is written to a verifier before it is left alone.
+/// The last line to a verifier.
 pub const QUIT: &str = "QUIT\n";
 
-/// What is verified.
+/// A request to be verified.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
     /// Names and values, in order.
@@ -25,7 +25,7 @@ pub struct Asked {
     pub environment: Vec<(String, String)>,
 }
 
-/// What a verifier decided.
+/// The decision of a verifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// The job is as it is; changes are dropped.
@@ -62,7 +62,7 @@ pub enum Level {
     Error,
 }
 
-/// What follows from a line of the verifier's.
+/// The consequence of a line of the verifier's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JsvAction {
     /// Nothing: the next one is waited for.
@@ -97,7 +97,7 @@ pub struct Verification {
 }
 
 impl Verification {
-    /// A verification, and what is written first.
+    /// A verification, and its first line.
     pub fn begin(asked: Asked) -> (Verification, &'static str) {
         let changed = Outcome {
             state: State::Accept,

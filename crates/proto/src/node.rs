@@ -35,14 +35,14 @@ pub struct NodeHello {
     /// Every job it knows, running or ended without acknowledgement, with its attempt.
     #[n(2)]
     pub present: Vec<JobAttempt>,
-    /// The agent's public key for this connection (X25519). With it and its own the controller seals what it orders.
+    /// The agent's public key for this connection (X25519). With it and its own the controller seals its orders.
     #[n(3)]
     pub key: ByteVec,
     /// The launcher's, likewise: orders have a second seal for it, as it does not trust the agent.
     #[n(4)]
     pub launcher_key: ByteVec,
-    /// What a node says of itself that no file of the controller's need name (`slurmd -Z`). It counts if the node is not known;
-    /// its address is that from which the agent connects, if that is another host.
+    /// The description of itself by a node that no file of the controller's need name (`slurmd -Z`). It counts if the node is
+    /// not known; its address is that from which the agent connects, if that is another host.
     #[n(5)]
     pub dynamic: Option<Box<NodeConfig>>,
 }
@@ -167,7 +167,7 @@ pub struct NodeSettings {
     #[n(29)]
     #[cbor(default)]
     pub given_version: String,
-    /// What is done by control groups; absent: nothing.
+    /// Settings of control groups; absent: none are used.
     #[n(30)]
     pub cgroups: Option<Box<CgroupSettings>>,
     /// Private directories of jobs: lines of job_container.conf, and for a node no more than its own.
@@ -239,7 +239,7 @@ pub struct Sampling {
     /// Seconds between samples; 0: none, unless a job asks for them.
     #[n(0)]
     pub interval_s: u32,
-    /// What counts as memory.
+    /// The count of memory.
     #[n(1)]
     pub memory: MemoryCount,
     /// `OverMemoryKill`: a step that has more memory than it may is killed.
@@ -247,7 +247,7 @@ pub struct Sampling {
     pub over_memory_kill: bool,
 }
 
-/// What of a process counts as its memory.
+/// The pages of a process that count as its memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
 #[cbor(index_only)]
 pub enum MemoryCount {
@@ -255,10 +255,10 @@ pub enum MemoryCount {
     #[default]
     #[n(0)]
     Resident,
-    /// Without what it may share with others (`NoShared`).
+    /// Without pages that it may share with others (`NoShared`).
     #[n(1)]
     Private,
-    /// With its part of what it shares (`UsePss`).
+    /// With its part of shared pages (`UsePss`).
     #[n(2)]
     Proportional,
 }
@@ -277,7 +277,7 @@ pub struct HealthCheck {
     pub states: Vec<String>,
 }
 
-/// What mpi.conf says, as far as it has an effect.
+/// Settings of mpi.conf, as far as they have an effect.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Validate)]
 pub struct MpiSettings {
     /// `PMIxCliTmpDirBase`.
@@ -382,7 +382,7 @@ pub struct Orders {
     /// Scripts and contexts that later orders of this connection refer to and that were not sent on it before.
     #[n(3)]
     pub blobs: Vec<(BlobId, ByteVec)>,
-    /// What to do, in order.
+    /// The orders, to be carried out in this sequence.
     #[n(4)]
     pub orders: Vec<Order>,
     /// Blobs that the node may forget.
@@ -430,7 +430,7 @@ pub enum Order {
         /// Signal number.
         #[n(3)]
         signal: u32,
-        /// Who gets it.
+        /// The recipient.
         #[n(4)]
         scope: SignalScope,
     },
@@ -477,11 +477,11 @@ pub struct JobGrant {
     /// Which launch.
     #[n(1)]
     pub attempt: Attempt,
-    /// What was asked.
+    /// The request.
     #[n(2)]
     #[cbor(with = "crate::preencoded::spec")]
     pub spec: Arc<JobSpec>,
-    /// What it got, on all nodes.
+    /// Its allocation, on all nodes.
     #[n(3)]
     pub alloc: PreencodedAllocation,
     /// This node's position in the allocation; 0 leads.
@@ -533,7 +533,7 @@ pub struct JobGrant {
 /// Agent to controller.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub enum ToCtld {
-    /// What happened, numbered.
+    /// The reports, numbered.
     #[n(0)]
     Reports(#[n(0)] Vec<NumberedReport>),
     /// Load average over a minute times 100, and free memory in MiB.
@@ -545,8 +545,8 @@ pub enum ToCtld {
         /// Memory.
         #[n(1)]
         free_mib: u64,
-        /// What became of the configuration that the controller gives a node without files, if there is news, and at first on
-        /// each connection: why the newest is not applied; empty: it is.
+        /// The result of applying the configuration that the controller gives a node without files, if it is new, and at
+        /// first on each connection: why the newest is not applied; empty: it is.
         #[n(2)]
         configuration: Option<String>,
     },
@@ -569,7 +569,7 @@ pub struct NumberedReport {
     /// Which launch.
     #[n(2)]
     pub attempt: Attempt,
-    /// What happened.
+    /// The report.
     #[n(3)]
     pub report: Report,
 }
@@ -631,7 +631,7 @@ pub enum Report {
     /// Its end went wrong in a way that makes the node unfit for others; `Released` may still follow.
     #[n(6)]
     NodeFault {
-        /// What.
+        /// The error.
         #[n(0)]
         error: String,
     },

@@ -50,7 +50,7 @@ impl Message for JoinAnswer {
     const BYTES_MAX: usize = FRAME_BYTES_MAX;
 }
 
-/// What the controller has of a node that has a key of its own, or may get one (`muster node list`).
+/// The controller's record of a node that has a key of its own, or may get one (`muster node list`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct NodeKeyRecord {
     /// `NodeName`; empty for a token of any node.
@@ -65,7 +65,7 @@ pub struct NodeKeyRecord {
     /// From which address.
     #[n(3)]
     pub address: String,
-    /// Who made the token.
+    /// The user that made the token.
     #[n(4)]
     pub by: String,
     /// When the last of its unused tokens expires; none if it has none.

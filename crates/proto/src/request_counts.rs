@@ -26,7 +26,7 @@ impl KindRequests {
 /// Requests of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct UserRequests {
-    /// Who.
+    /// The user.
     #[n(0)]
     pub uid: u32,
     /// How many there were.
@@ -47,7 +47,7 @@ impl UserRequests {
 /// A user who was refused or made to wait for asking too much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct HeldBackUser {
-    /// Who.
+    /// The user.
     #[n(0)]
     pub uid: u32,
     /// How often.

@@ -4,7 +4,7 @@
 
 use muster_model::limits::FRAME_DEPTH_MAX;
 
-/// What is wrong with the form of a frame.
+/// An error in the form of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShapeError {
     /// It ends within an item.

@@ -6,9 +6,11 @@
 //! waits for it.
 
 mod agent;
+mod process;
 mod stepd;
 
-pub use agent::{AgentReply, AgentRequest, BelowStarted, TaskNumbers};
+pub use agent::{AgentReply, AgentRequest, BelowStarted, MeasuredStep, TaskNumbers};
+pub use process::Process;
 pub use stepd::{Attach, FromStepd, ToStepd};
 
 use crate::frame::Message;
@@ -33,10 +35,10 @@ pub struct NodeEnd {
     pub end: StepEnd,
 }
 
-/// What a batch script or a step inherits comes to nodes as the submitter has sent it.
+/// The context of a batch script or a step arrives at nodes as the submitter has sent it.
 impl Message for ExecContext {}
 
-/// What srun asks for.
+/// The request of srun.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
 pub struct StepSpec {
     /// The job.
@@ -190,7 +192,7 @@ pub struct StepSpec {
     #[n(45)]
     #[cbor(default)]
     pub hands_streams: bool,
-    /// What its tasks run, as far as srun can tell.
+    /// The programs of its tasks, as far as srun can tell.
     #[n(47)]
     #[cbor(default)]
     pub program: ProgramKind,
@@ -319,7 +321,7 @@ pub struct StepLaunch {
     /// The job's key.
     #[n(0)]
     pub key: ByteVec,
-    /// What was asked.
+    /// The request.
     #[n(1)]
     pub spec: StepSpec,
     /// The step.
@@ -368,7 +370,7 @@ impl StepLaunch {
     }
 }
 
-/// What differs by node in the launch of a step.
+/// The parts of the launch of a step that differ by node.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub struct StepShare {
     /// Address of the node's agent.

@@ -8,7 +8,7 @@ use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::validate::Validate;
 use std::fmt;
 
-/// What is said first on a connection. A peer that says nothing of the kind is older than this message: it speaks version 1.
+/// The first message on a connection. A peer that sends none is older than this message: it speaks version 1.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Validate)]
 pub struct Greeting {
     /// Version of the protocol.
@@ -57,7 +57,7 @@ impl Versions {
         newest: crate::PROTOCOL,
     };
 
-    /// What this release says of itself.
+    /// The greeting of this release.
     #[must_use]
     pub fn greeting(self) -> Greeting {
         Greeting {

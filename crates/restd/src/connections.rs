@@ -15,16 +15,16 @@ const KEPT_OF_ONE: usize = 8;
 /// Connections that are kept for all.
 const KEPT_OF_ALL: usize = 128;
 
-type Kept = HashMap<[u8; 32], Vec<(Instant, Client)>>;
+type KeptConnections = HashMap<[u8; 32], Vec<(Instant, Client)>>;
 
 /// The connections that wait for their user's next request.
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
-    kept: Mutex<Kept>,
+    kept: Mutex<KeptConnections>,
 }
 
 impl Connections {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, KeptConnections> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

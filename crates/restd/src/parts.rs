@@ -1,7 +1,7 @@
 //! Long answers: the thread that makes one gives parts of it away, which are sent as the client reads them. No more of it is in memory
 //! than a few parts, and a client that does not read holds the thread no longer than a few seconds.
 
-use crate::places::{Kept, Place};
+use crate::places::{Place, ReservedBytes};
 use hyper::body::{Body, Bytes, Frame};
 use muster_cli::rest::{Answer, AnswerSink, Status};
 use std::borrow::Cow;
@@ -45,7 +45,7 @@ pub(crate) struct PartsTurns {
 }
 
 /// Where the parts go.
-enum Way {
+enum PartsTarget {
     /// To whom waits for the head.
     Head(oneshot::Sender<PartsHead>),
     Parts(mpsc::Sender<Bytes>),
@@ -56,7 +56,7 @@ enum Way {
 
 /// Where a thread puts the parts of an answer.
 pub(crate) struct PartsSink {
-    way: Way,
+    way: PartsTarget,
     place: Arc<Place>,
     runtime: Handle,
     /// How long parts may still wait for the client.
@@ -73,7 +73,7 @@ impl PartsSink {
     ) -> (PartsSink, oneshot::Receiver<PartsHead>) {
         let (head, comes) = oneshot::channel();
         let sink = PartsSink {
-            way: Way::Head(head),
+            way: PartsTarget::Head(head),
             place: Arc::clone(place),
             runtime: Handle::current(),
             patience: PARTS_WAIT,
@@ -85,14 +85,14 @@ impl PartsSink {
 
     /// Keeps the answer whole from now on.
     pub(crate) fn keep_whole(&mut self) {
-        self.way = Way::Whole(None);
+        self.way = PartsTarget::Whole(None);
     }
 
     /// The answer that was kept, if it has its end.
     pub(crate) fn into_whole(self) -> Option<Answer> {
         match self.way {
-            Way::Whole(answer) => answer,
-            Way::Head(_) | Way::Parts(_) | Way::Gone => None,
+            PartsTarget::Whole(answer) => answer,
+            PartsTarget::Head(_) | PartsTarget::Parts(_) | PartsTarget::Gone => None,
         }
     }
 
@@ -109,7 +109,7 @@ impl PartsSink {
     }
 
     fn put(&mut self, part: Bytes) -> bool {
-        let Way::Parts(parts) = &self.way else {
+        let PartsTarget::Parts(parts) = &self.way else {
             return false;
         };
         let parts = parts.clone();
@@ -123,7 +123,7 @@ impl PartsSink {
 
 impl AnswerSink for PartsSink {
     fn begin(&mut self, status: Status, media_type: &'static str) {
-        if let Way::Whole(kept) = &mut self.way {
+        if let PartsTarget::Whole(kept) = &mut self.way {
             let body = Cow::Owned(String::new());
             *kept = Some(Answer {
                 status,
@@ -134,7 +134,7 @@ impl AnswerSink for PartsSink {
         }
         let streams = Arc::clone(&self.turns.streams);
         self.stream = self.wait(streams.acquire_owned()).and_then(Result::ok);
-        let Way::Head(head) = std::mem::replace(&mut self.way, Way::Gone) else {
+        let PartsTarget::Head(head) = std::mem::replace(&mut self.way, PartsTarget::Gone) else {
             return;
         };
         if self.stream.is_none() {
@@ -153,13 +153,13 @@ impl AnswerSink for PartsSink {
             body,
         });
         if sent.is_ok() {
-            self.way = Way::Parts(parts);
+            self.way = PartsTarget::Parts(parts);
         }
         self.turns.large.clear();
     }
 
     fn send(&mut self, part: String) -> bool {
-        let Way::Whole(Some(answer)) = &mut self.way else {
+        let PartsTarget::Whole(Some(answer)) = &mut self.way else {
             return self.put(Bytes::from(part));
         };
         let body = answer.body.to_mut();
@@ -177,7 +177,7 @@ impl AnswerSink for PartsSink {
     }
 
     fn fail(&mut self) {
-        self.way = Way::Gone;
+        self.way = PartsTarget::Gone;
     }
 }
 
@@ -185,7 +185,7 @@ impl AnswerSink for PartsSink {
 #[derive(Debug)]
 pub(crate) struct PartsBody {
     parts: mpsc::Receiver<Bytes>,
-    kept: Kept,
+    kept: ReservedBytes,
     has_end: bool,
     note: Interval,
 }

@@ -285,8 +285,8 @@ impl Place {
     }
 
     /// Keeps bytes; others' connections end if there are too many.
-    pub(crate) fn keep(self: &Arc<Place>, bytes: usize) -> Kept {
-        let mut kept = Kept {
+    pub(crate) fn keep(self: &Arc<Place>, bytes: usize) -> ReservedBytes {
+        let mut kept = ReservedBytes {
             place: self.clone(),
             bytes: 0,
         };
@@ -303,12 +303,12 @@ impl Drop for Place {
 
 /// Bytes that are kept for a connection, until the value goes.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct ReservedBytes {
     place: Arc<Place>,
     bytes: usize,
 }
 
-impl Kept {
+impl ReservedBytes {
     /// Keeps more.
     pub(crate) fn add(&mut self, bytes: usize) {
         self.bytes += bytes;
@@ -339,7 +339,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for ReservedBytes {
     fn drop(&mut self) {
         self.sent(self.bytes);
     }

@@ -6,7 +6,7 @@ use crate::identity::{Authentication, Credentials, Identity, Peer};
 use crate::listen::{Connection, Listeners};
 use crate::pages;
 use crate::parts::{PartsBody, PartsHead, PartsSink, PartsTurns};
-use crate::places::{Kept, Origin, Place, Places, STALL_MAX};
+use crate::places::{Origin, Place, Places, ReservedBytes, STALL_MAX};
 use crate::user_stream::UserStream;
 use anyhow::{Context as _, Result};
 use http_body_util::BodyExt as _;
@@ -589,14 +589,14 @@ async fn turn(place: &Place, large: Option<[Arc<Semaphore>; 3]>) -> Vec<OwnedSem
     permits
 }
 
-async fn read(body: Incoming, kept: &mut Kept) -> Result<Vec<u8>, Answer> {
+async fn read(body: Incoming, kept: &mut ReservedBytes) -> Result<Vec<u8>, Answer> {
     match tokio::time::timeout(BODY_WAIT, read_whole(body, kept)).await {
         Ok(read) => read,
         Err(_) => Err(Answer::text(Status(408), "The body did not come in time.")),
     }
 }
 
-async fn read_whole(mut body: Incoming, kept: &mut Kept) -> Result<Vec<u8>, Answer> {
+async fn read_whole(mut body: Incoming, kept: &mut ReservedBytes) -> Result<Vec<u8>, Answer> {
     let too_large = || Answer::text(Status(413), "The body is too large.");
     if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
         return Err(too_large());
@@ -662,7 +662,7 @@ impl Body for SentBody {
 /// The body of an answer. It is given away in parts, so that it is known how much of it was sent.
 struct AnswerBody {
     left: Bytes,
-    kept: Kept,
+    kept: ReservedBytes,
 }
 
 impl AnswerBody {

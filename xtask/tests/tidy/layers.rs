@@ -171,7 +171,7 @@ fn layers_of_the_scheduler_import_downward() {
 }
 
 /// Processes of a node that have different privileges.
-const ROLES: [&str; 3] = ["agent", "launcher", "stepd"];
+const ROLES: [&str; 5] = ["agent", "launcher", "relay", "stepd", "supervisor"];
 
 #[test]
 fn processes_of_a_node_do_not_import_each_other() {

@@ -1,5 +1,5 @@
 //! Words that are not those of the field: a reader who looks for the usual term does not find it, and one who finds them has
-//! to ask what they mean.
+//! to ask for their meaning. And comments with a clause in place of a noun, which one has to read twice.
 
 use crate::bounds;
 use crate::source::product;
@@ -72,6 +72,63 @@ fn words(text: &str) -> impl Iterator<Item = String> {
     }
     all.extend(Some(word).filter(|word| !word.is_empty()));
     all.into_iter()
+}
+
+/// First words of comments that name their subject by a clause: "What waits" instead of "Waiting messages".
+const CLAUSES: [&str; 5] = ["What", "Who", "Whose", "Whom", "Those"];
+
+/// Words after "what" that make it a clause in place of a noun.
+const AFTER_WHAT: [&str; 4] = ["is", "was", "it", "they"];
+
+#[test]
+fn comments_name_their_subject() {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for source in product() {
+        let comments = comments(&source.text);
+        let unclear = comments.iter().filter(|comment| has_clause(comment));
+        let count = unclear.count();
+        if count > 0 {
+            *counts.entry(source.package).or_default() += count;
+        }
+    }
+    bounds::check("clauses", &counts);
+}
+
+/// Whether a comment begins with a clause, or has "what is", "what was", "what it" or "what they".
+fn has_clause(comment: &str) -> bool {
+    let words: Vec<&str> = comment
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .collect();
+    words.first().is_some_and(|first| CLAUSES.contains(first))
+        || words
+            .windows(2)
+            .any(|pair| pair[0] == "what" && AFTER_WHAT.contains(&pair[1]))
+}
+
+/// The comments of a source, lines of one kind that follow each other as one.
+fn comments(text: &str) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    let mut before = None;
+    for line in text.lines().map(str::trim_start) {
+        let kinds = ["///", "//!", "//"];
+        let kind = kinds.into_iter().find(|kind| line.starts_with(kind));
+        let body = kind.and_then(|kind| line.strip_prefix(kind));
+        match (body, all.last_mut()) {
+            (Some(body), Some(last)) if kind == before => last.push_str(body),
+            (Some(body), _) => all.push(body.to_owned()),
+            (None, _) => {}
+        }
+        before = kind;
+    }
+    all
+}
+
+#[test]
+fn clauses_are_found_in_comments() {
+    let text = "//! Whose it is.\nlet a = 1;\n// The rest of what\n// they send.\n/// Whatever is there.\n// Done: what the user has.";
+    let found: Vec<bool> = comments(text).iter().map(|text| has_clause(text)).collect();
+    assert_eq!(found, [true, true, false, false]);
 }
 
 #[test]

@@ -32,13 +32,13 @@ pub enum NoRoom {
 #[derive(Clone, Debug)]
 pub struct ByteCount {
     bounds: ByteBounds,
-    of_user: Arc<Kept>,
-    of_all: Arc<Kept>,
+    of_user: Arc<ByteTotal>,
+    of_all: Arc<ByteTotal>,
 }
 
 /// Bytes that are kept, and those who wait until they are fewer.
 #[derive(Debug, Default)]
-struct Kept {
+struct ByteTotal {
     bytes: AtomicUsize,
     #[cfg(feature = "tokio")]
     fewer: Notify,

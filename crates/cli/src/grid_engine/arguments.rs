@@ -50,7 +50,7 @@ impl Parsed {
     }
 }
 
-/// What is wrong with a command line.
+/// The error of a command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wrong {
     /// There is no such option, or a value misses.

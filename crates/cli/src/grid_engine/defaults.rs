@@ -15,7 +15,7 @@ pub(super) struct Place {
     pub(super) options: Vec<Given>,
 }
 
-/// What is wrong, and where.
+/// An error, and its place.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Misplaced {
     pub(super) place: String,
@@ -142,7 +142,7 @@ pub(super) fn expanded(
     Ok(places)
 }
 
-/// Words as a shell splits them: quotes of both kinds, and a backslash before what is to be taken as it is.
+/// Words as a shell splits them: quotes of both kinds, and a backslash before a character that is taken as it is.
 fn split(line: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut chars = line.chars().peekable();

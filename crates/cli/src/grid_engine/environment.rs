@@ -18,7 +18,7 @@ pub(super) fn of_job(request: &Request, name: &str) -> Environment {
     let own = capture::own_environment();
     let mut all = match request.all_variables {
         true => {
-            // What describes the job in which qsub may run is not the new job's.
+            // Variables of the job in which qsub may run are not the new job's.
             let others = own
                 .iter()
                 .filter(|variable| !is_of_a_job(environment::name(variable)));

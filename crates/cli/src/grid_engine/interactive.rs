@@ -269,7 +269,7 @@ fn verified(
     Ok(Some(words.join(" ")))
 }
 
-/// What the shell on the host reads: variables that Grid Engine promises, then the command or a login shell.
+/// The input of the shell on the host: variables that Grid Engine promises, then the command or a login shell.
 fn script(request: &Request, name: &str, command: Option<&str>, slots: u32) -> String {
     let quoted = |text: &str| format!("'{}'", text.replace('\'', "'\\''"));
     let first = command
@@ -362,7 +362,7 @@ fn options(
     let mut words = Vec::new();
     if let Some(class) = &request.class {
         words.push(format!("--class={class}"));
-        // What was not given is the class's.
+        // Options that were not given are the class's.
         for (long, is_given) in [
             ("job-name", request.name.is_some()),
             ("chdir", request.work_dir != WorkDir::Home),

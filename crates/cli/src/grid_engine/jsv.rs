@@ -76,7 +76,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.1.write_all(QUIT.as_bytes());
         let _ = self.1.shutdown(std::net::Shutdown::Both);
-        // With what it has started.
+        // With its child processes.
         if let Ok(group) = i32::try_from(self.0.id()) {
             let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
         }
@@ -263,7 +263,7 @@ fn asked(client: &str, request: &Request, program: &Program) -> Asked {
     }
 }
 
-/// What `-v` and `-V` give the job.
+/// The variables that `-v` and `-V` give the job.
 fn variables(request: &Request) -> Vec<(String, String)> {
     let mut all = Vec::new();
     if request.all_variables {

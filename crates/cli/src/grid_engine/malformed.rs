@@ -1,5 +1,5 @@
 //! A test: a hundred lines that are wrong, of scripts (`#$`), requests (`-l`), parallel environments (`-pe`) and verifiers (JSV).
-//! Each gets an error that names what is wrong with it.
+//! Each gets an error that names its mistake.
 
 use super::arguments::Wrong;
 use super::defaults;
@@ -8,7 +8,7 @@ use muster_conf::grid_engine::Mapping;
 use muster_conf::grid_engine::resources::Resources;
 use muster_proto::jsv::{Asked, Verification};
 
-/// What is said of a line of options in a script, if it is wrong.
+/// The error of a line of options in a script, if it is wrong.
 fn of_script(line: &str) -> Option<String> {
     let script = format!("#!/bin/sh\n#$ -N ok\n#$ {line}\ntrue\n");
     let places = match defaults::from_script(&script, "job.sh", "#$") {
@@ -37,7 +37,7 @@ fn of_script(line: &str) -> Option<String> {
     None
 }
 
-/// What is said of a line of a verifier, where it has begun or (`+`) where it is to answer.
+/// The error of a line of a verifier, where it has begun or (`+`) where it is to answer.
 fn of_verifier(line: &str) -> Option<String> {
     let (mut verification, _) = Verification::begin(Asked::default());
     let line = match line.strip_prefix('+') {

@@ -3,7 +3,7 @@
 
 use muster_model::job::Usage;
 
-/// KiB of all tasks of a step; of what is resident where virtual memory was not looked at.
+/// KiB of all tasks of a step; of resident memory where virtual memory was not measured.
 pub(super) fn total_kib(usage: &Usage) -> u64 {
     let peaks = usage.peaks.as_ref();
     let looked_at = peaks.filter(|peaks| peaks.vsize_kib.amount > 0);

@@ -64,7 +64,8 @@ const HOST_FILE: &str = "if [ -n \"$MUSTER_PE_HOSTS\" ] && PE_HOSTFILE=$(mktemp)
      printf %s \"$MUSTER_PE_HOSTS\" >\"$PE_HOSTFILE\"; exec 7<\"$PE_HOSTFILE\"; rm -f \"$PE_HOSTFILE\"; \
      PE_HOSTFILE=/proc/$$/fd/7; export PE_HOSTFILE; fi\n";
 
-/// What is run: the script under the shell that `-S` or its first line names, `/bin/sh` if neither does; or the command.
+/// The program to be run: the script under the shell that `-S` or its first line names, `/bin/sh` if neither does; or the
+/// command.
 pub(super) fn script(request: &Request, program: &Program) -> Vec<u8> {
     let (first, rest): (Vec<u8>, &[u8]) = match program.script.strip_prefix(b"#!") {
         Some(_) => {
@@ -103,7 +104,7 @@ fn is_shell(first_line: &[u8]) -> bool {
     SHELLS.contains(&program)
 }
 
-/// `-b y`: the shell reads the words, but those with blanks stay one; with `-shell n` all stay what they are.
+/// `-b y`: the shell reads the words, but those with blanks stay one; with `-shell n` all stay unchanged.
 fn command(request: &Request, program: &Program) -> String {
     let quoted = |word: &str| format!("'{}'", word.replace('\'', "'\\''"));
     let as_needed = |word: &String| {

@@ -135,7 +135,7 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whose jobs `-o` or `-u` asks for.
+/// The jobs that `-o` or `-u` selects, by owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner<'p> {
     Any,
@@ -248,7 +248,7 @@ fn reservation(job: &AcctJob) -> Option<u64> {
     job.reservation.parse().ok()
 }
 
-/// What Grid Engine's scheduler knows jobs of one kind by: the requests, in its order and with times in seconds.
+/// The category of a job in Grid Engine's scheduler: the requests, in its order and with times in seconds.
 fn category(job: &AcctJob) -> String {
     let mut parts = Vec::new();
     if let Some(queues) = asked(job, marks::HARD_QUEUES) {
@@ -294,7 +294,7 @@ fn slots(job: &AcctJob) -> u32 {
     job.ntasks.max(1)
 }
 
-/// What a job used: seconds, largest resident memory of a task, that of all tasks of a step, GiB times seconds.
+/// The use of a job: seconds, largest resident memory of a task, that of all tasks of a step, GiB times seconds.
 struct Used {
     wall_s: u64,
     user_s: f64,
@@ -481,7 +481,7 @@ impl SumColumn {
         }
     }
 
-    /// What the last of its options says that it is to be.
+    /// The pattern that the last of its options gives.
     fn pattern<'p>(&self, parsed: &'p Parsed) -> Option<&'p str> {
         let mut given = parsed.options.iter().rev();
         let last = given.find(|own| self.options.contains(&own.name));
@@ -513,7 +513,7 @@ static COLUMNS: [SumColumn; 10] = [
     SumColumn::text(&["A"], "ACCOUNT", |job, _, _| account(job).to_owned()),
 ];
 
-/// What jobs that have the same values of the columns used.
+/// The use of jobs that have the same values of the columns.
 struct UsageSum {
     key: Vec<String>,
     wall_s: u64,

@@ -214,7 +214,7 @@ fn follow(job: &mut Job, update: JobUpdate) {
     }
 }
 
-/// What an option changes, and what it is called.
+/// The change by an option, and its name.
 fn update(
     name: &str,
     request: &Request,
@@ -337,7 +337,7 @@ fn update(
 
 fn stdio(name: &str, request: &Request, job: &Job) -> StdioSpec {
     let mut stdio = job.spec.stdio.clone();
-    // Whether the job is an array decides what is in the names of its files.
+    // The names of its files depend on whether the job is an array.
     let like = Request {
         tasks: job.spec.array.as_ref().map(|_| super::request::Tasks {
             first: 1,
@@ -395,7 +395,7 @@ fn slots(
     Ok(())
 }
 
-/// What the job waits for: of kinds of predecessors that are not named, those that it waits for already.
+/// The dependency of the job: of kinds of predecessors that are not named, those that it waits for already.
 fn dependency(request: &Request, job: &Job, client: &mut Client) -> Result<Dependency, u8> {
     let kinds = [
         (DependencyKind::AfterAny, "afterany", &request.hold_jid),
@@ -423,7 +423,7 @@ fn dependency(request: &Request, job: &Job, client: &mut Client) -> Result<Depen
     })
 }
 
-/// Says what is wrong.
+/// Prints an error.
 fn complain(why: String) -> u8 {
     say::stderr(&format!("qalter: {why}\n"));
     1
@@ -534,7 +534,7 @@ fn requests_of_qsub(
         min_cpus_per_node: built.ask.min_cpus_per_node,
         nodelist: built.ask.nodelist,
         exclude: built.ask.exclude,
-        // What the controller has made of the memory before.
+        // The controller's conversion of the memory before.
         cpus_per_task: None,
         ..job.spec.ask.clone()
     });

@@ -262,7 +262,7 @@ fn in_file(word: &str, values: &[String]) -> Option<ExitCode> {
     })
 }
 
-/// Runs commands of sacctmgr, which print what they do; the first that fails is the last.
+/// Runs commands of sacctmgr, which print their own output; the first that fails is the last.
 fn run_all(lines: &[change::CommandLine]) -> Result<ExitCode, ExitCode> {
     for line in lines {
         let mut words = vec!["-i".to_owned()];
@@ -325,7 +325,7 @@ fn people(mapping: &Mapping, given: &Given) -> Result<String, String> {
     }
 }
 
-/// What is known.
+/// Data of the cluster.
 struct Shown {
     mapping: Mapping,
     ctx: Ctx,

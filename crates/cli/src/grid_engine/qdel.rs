@@ -83,7 +83,7 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
             false => ExitCode::FAILURE,
         });
     }
-    // What was ended by an earlier word of the same line is in deletion for a later one.
+    // A job that an earlier word of the same line has ended is in deletion for a later one.
     let mut gone = Vec::new();
     for one in &named {
         let mut found: Vec<&Job> = jobs
@@ -205,7 +205,7 @@ fn cancel(client: &mut Client, target: JobTarget) -> Result<(), Failed> {
     }
 }
 
-/// What is said of a deletion.
+/// The line about a deletion.
 fn done(who: &str, job: &Job, tasks: Option<&IndexSet>) -> String {
     let number = selection::number(job);
     match (&job.array, tasks) {

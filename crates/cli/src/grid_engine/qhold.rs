@@ -68,7 +68,7 @@ fn main(spec: &'static Spec, args: &[String], hold: bool) -> ExitCode {
     run(&parsed, spec.name, hold).unwrap_or_else(|code| code)
 }
 
-/// What becomes of a hold.
+/// The change of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     /// A user's hold.

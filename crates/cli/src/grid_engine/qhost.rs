@@ -149,7 +149,7 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is shown.
+/// The contents of a listing.
 struct HostListing<'a> {
     nodes: Vec<&'a Node>,
     instances: &'a [Instance],

@@ -1,5 +1,5 @@
-//! qquota: limits of accounts, associations, QOS and licenses that are in use, as resource quotas of Grid Engine. Limits of each single
-//! job are no quotas and are not shown; what is in use is counted over the jobs that the caller may see.
+//! qquota: limits of accounts, associations, QOS and licenses that are in use, as resource quotas of Grid Engine. Limits of each
+//! single job are no quotas and are not shown; use is counted over the jobs that the caller may see.
 
 use super::arguments::Parsed;
 use super::{fits, is_pattern, run_command, site, unreachable};
@@ -93,7 +93,7 @@ struct Quota {
     resource: String,
     used: u64,
     limit: u64,
-    /// Whose use is counted; all users' if absent.
+    /// The user whose use is counted; all users' if absent.
     user: Option<String>,
     /// Of which jobs; of all projects' if absent.
     project: Option<String>,
@@ -114,10 +114,10 @@ impl Quota {
 
 /// The complex that memory is limited by.
 const MEMORY: &str = "h_vmem";
-/// What jobs are counted by.
+/// The resource under which jobs are counted.
 const JOBS: &str = "jobs";
 
-/// What quotas are made of.
+/// The data of quotas.
 struct Found {
     mapping: Mapping,
     ctx: Ctx,
@@ -289,7 +289,7 @@ impl Found {
             || partition.is_some_and(|own| own.qos.as_deref() == Some(name))
     }
 
-    /// Limits of what is used at once by all of a group.
+    /// Limits of the simultaneous use by all of a group.
     fn groups(
         &self,
         limits: &Limits,
@@ -386,7 +386,7 @@ impl Found {
     }
 }
 
-/// What a job that runs has of a trackable resource: CPUs, MiB, devices, licenses.
+/// A running job's amount of a trackable resource: CPUs, MiB, devices, licenses.
 fn used(job: &Job, tres: &str) -> u64 {
     let shares = || job.held().map(|(share, _)| share);
     match tres.split_once('/') {

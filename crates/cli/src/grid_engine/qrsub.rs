@@ -134,7 +134,7 @@ fn seconds(text: &str) -> Option<u64> {
     Some(sum)
 }
 
-/// What scontrol would be given, without the name.
+/// The words for scontrol, without the name.
 fn words(parsed: &Parsed, partition: Option<&str>) -> Result<Vec<String>, String> {
     let time = |given: &Given| {
         let text = date_time(given.value()).map_err(|why| match why {
@@ -172,7 +172,7 @@ fn words(parsed: &Parsed, partition: Option<&str>) -> Result<Vec<String>, String
     }
     words.push(format!("StartTime={start}"));
     words.push(format!("CoreCnt={cores}"));
-    // Who is named may use it; otherwise the account, or oneself.
+    // Named users may use it; otherwise the account, or oneself.
     match (account, are_users_given) {
         (Some(account), false) => words.push(format!("Accounts={account}")),
         (Some(account), true) => {

@@ -18,7 +18,7 @@ use std::process::ExitCode;
 /// Exit status when the script cannot be read.
 const NO_SCRIPT: u8 = 14;
 
-/// What the job runs.
+/// The program of the job.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Program {
     /// The script; empty for a command.
@@ -74,10 +74,9 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
     }
 }
 
-/// What the controller is asked for.
+/// The request to the controller.
 ///
-/// # Errors
-/// The exit status, after what is wrong was printed.
+/// # Errors The exit status, after the error was printed.
 pub(crate) fn request(args: &[String]) -> Result<UserCommand, ExitCode> {
     let (request, program) = gather(args)?;
     if request.sync || request.verify.is_some() {
@@ -154,7 +153,7 @@ fn gather(args: &[String]) -> Result<(Request, Program), ExitCode> {
         places.extend(defaults::from_file(&file).map_err(misplaced)?);
     }
     let own = defaults::expanded(String::new(), parsed.options, 0).map_err(misplaced)?;
-    // What the script's lines begin with, and whether there is a script, is said outside of it.
+    // The prefix of the script's lines, and whether there is a script, are given outside of it.
     let said = || places.iter().chain(&own).flat_map(|place| &place.options);
     let last = |name: &str| said().rev_last(name);
     let is_binary = last("b").is_some_and(|given| given.value().starts_with('y'));

@@ -43,7 +43,7 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
     run_command(&SPEC, args, false, run)
 }
 
-/// What is counted of a user, queue or project.
+/// The counts of a user, queue or project.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
     running: u64,
@@ -113,7 +113,7 @@ impl Counts {
     }
 }
 
-/// What there is a line for.
+/// The key of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Group {
     User,

@@ -1,4 +1,4 @@
-//! What a submission asks for, gathered from all places in order, the weakest first.
+//! The request of a submission, gathered from all places in order, the weakest first.
 
 use super::arguments::Given;
 use muster_conf::grid_engine::resources;
@@ -9,7 +9,7 @@ use muster_model::index_set::IndexSet;
 pub(super) enum Refused {
     /// A line as it is, and the exit status.
     Line(String, u8),
-    /// What stands behind `Unable to run job:`.
+    /// The text behind `Unable to run job:`.
     Job(String),
 }
 
@@ -181,7 +181,7 @@ impl Request {
             "v" => self.add_variables(value)?,
             "V" => self.all_variables = true,
             "w" => self.verify = Some(verification(value)?),
-            // What is dealt with before: -C, -@, -help.
+            // Options that were handled before: -C, -@, -help.
             _ => {}
         }
         Ok(())
@@ -395,7 +395,7 @@ fn task_limit(text: &str) -> Result<u32, Refused> {
     plain_number(text).ok_or_else(wrong)
 }
 
-/// What Grid Engine has as the end of a range without one.
+/// Grid Engine's end of a range without one.
 const SLOTS_MAX: u32 = 9_999_999;
 
 /// `N`, `N-M`, `N-`, `-M`, and lists of them.

@@ -7,8 +7,8 @@ use muster_conf::grid_engine::ARCH;
 use muster_model::licenses::License;
 use muster_model::node::Node;
 
-/// A resource, with the letters that say whose it is (g, h, q: all hosts', a host's, a queue's) and what it is (l, c, f: load,
-/// consumable, fixed).
+/// A resource, with the letters for its owner (g, h, q: all hosts, a host, a queue) and its kind (l, c, f: load, consumable,
+/// fixed).
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Resource {
     pub(super) kind: &'static str,
@@ -84,7 +84,7 @@ pub(super) fn of_all_hosts(licenses: &[License]) -> Vec<Resource> {
     licenses.iter().map(shown).collect()
 }
 
-/// Those of a host, with the generic resources that are free there.
+/// The resources of a host, with the generic ones that are free there.
 pub(super) fn of_host(node: &Node, free: &[(String, u64)]) -> Vec<Resource> {
     let config = &node.config;
     let load = |name, value| Resource::new("hl", name, value);

@@ -81,7 +81,7 @@ impl Named {
         }
     }
 
-    /// Those of its tasks that a record has; `None` where it has none of them.
+    /// The selected tasks that a record has; `None` where it has none of them.
     pub(super) fn part(&self, job: &Job) -> Option<Option<IndexSet>> {
         let Some(range) = self.tasks else {
             return Some(None);
@@ -100,7 +100,7 @@ impl Named {
     }
 }
 
-/// What a request to the controller names a record's job, or tasks of it, by.
+/// The target of a request to the controller for a record's job, or tasks of it.
 pub(super) fn target(job: &Job, tasks: Option<IndexSet>) -> JobTarget {
     JobTarget {
         job: number(job),
@@ -121,7 +121,7 @@ pub(super) fn active(client: &mut Client, uids: Vec<u32>) -> Result<Vec<Job>, Co
     Ok(jobs)
 }
 
-/// Whose jobs a command means: of the users that `-u` names, `*` being all.
+/// The users whose jobs a command means: those that `-u` names, `*` being all.
 ///
 /// # Errors
 /// A name that no user has.

@@ -1,4 +1,4 @@
-//! What names of Grid Engine stand for at this site: sge.conf, and the partitions and nodes that there are.
+//! The meanings of names of Grid Engine at this site: sge.conf, and the partitions and nodes that there are.
 
 use super::{fits, is_pattern};
 use crate::connect::{Client, ConnectError};
@@ -13,8 +13,7 @@ use std::process::ExitCode;
 
 /// sge.conf beside slurm.conf. Without the file, names stand for themselves.
 ///
-/// # Errors
-/// The exit status, after what is wrong with the file was printed.
+/// # Errors The exit status, after the error of the file was printed.
 pub(crate) fn mapping() -> Result<Mapping, ExitCode> {
     let path = endpoint::conf_path().with_file_name(FILE);
     let text = match std::fs::read_to_string(&path) {
@@ -69,7 +68,7 @@ pub(super) fn queue_of(mapping: &Mapping, partitions: &[PartitionConfig], name: 
     queue.unwrap_or_else(|| mapping.queue_of(name)).to_owned()
 }
 
-/// What `-q` comes to.
+/// The partitions and nodes that `-q` names.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Queues {
     /// Partitions, in the order of the list.

@@ -25,7 +25,7 @@ use std::process::ExitCode;
 /// Before refusals of what the options come to.
 const PREFIX: &str = "Unable to run job";
 
-/// What is asked for.
+/// The request.
 pub(super) struct Submission {
     /// The job's name.
     pub(super) name: String,
@@ -35,8 +35,7 @@ pub(super) struct Submission {
 
 /// Makes the request.
 ///
-/// # Errors
-/// The exit status, after what is wrong was printed.
+/// # Errors The exit status, after the error was printed.
 pub(super) fn command(
     request: &Request,
     program: Program,

@@ -1,4 +1,4 @@
-//! `-sync y`: waiting for a job's end, and what is said of it.
+//! `-sync y`: waiting for a job's end, and the lines about it.
 
 use crate::connect::{Client, ConnectError, unexpected};
 use crate::listing::query;
@@ -55,7 +55,7 @@ fn end(job: &AcctJob) -> (String, u8) {
     said(&id, job.state, job.exit)
 }
 
-/// What is said of an end, and its part in the exit status.
+/// The line about an end, and its part in the exit status.
 fn said(id: &str, state: JobState, exit: ExitStatus) -> (String, u8) {
     let code = u8::try_from(exit.code & 0xff).unwrap_or(1);
     match (state, exit.signal) {

@@ -9,7 +9,7 @@ use crate::zone;
 use muster_model::ids::{JobId, StepNo};
 use muster_model::job::{Job, JobState};
 use muster_proto::client::{AllocationInfo, JobFilter, Query, Response};
-use muster_proto::step::{AgentReply, TaskNumbers};
+use muster_proto::step::{AgentReply, Process};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
@@ -118,7 +118,7 @@ impl Session {
         let found = answers.iter().find(|answer| {
             let reply = answer.reply.as_ref().ok().and_then(Option::as_ref);
             let mut all = reply.into_iter().flat_map(processes);
-            all.any(|(known, ..)| *known == pid)
+            all.any(|process| process.pid == pid)
         });
         let found = found.map(|answer| answer.job);
         if found.is_none() {
@@ -145,11 +145,12 @@ impl Session {
         replies: &[AgentReply],
     ) {
         let mut text = String::new();
-        for (pid, number, task) in replies.iter().flat_map(processes) {
-            if step.is_some_and(|s| s != *number) {
+        for process in replies.iter().flat_map(processes) {
+            let (pid, number) = (process.pid, process.step);
+            if step.is_some_and(|s| s != number) {
                 continue;
             }
-            let (local, global) = task.as_ref().map_or_else(
+            let (local, global) = process.task.map_or_else(
                 || ("-".to_owned(), "-".to_owned()),
                 |task| (task.local.to_string(), task.global.to_string()),
             );
@@ -200,7 +201,7 @@ impl ListedJob {
     }
 }
 
-fn processes(reply: &AgentReply) -> &[(u32, StepNo, Option<TaskNumbers>)] {
+fn processes(reply: &AgentReply) -> &[Process] {
     match reply {
         AgentReply::Processes(all) => all,
         _ => &[],

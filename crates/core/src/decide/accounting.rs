@@ -238,7 +238,7 @@ fn record_changes(
             wckeys,
             partitions,
         } => {
-            let asked = users::Asked {
+            let asked = users::UserEditRequest {
                 accounts,
                 partitions,
                 default_account,
@@ -256,7 +256,7 @@ fn record_changes(
             wckeys,
             partitions,
         } => {
-            let asked = users::Asked {
+            let asked = users::UserEditRequest {
                 accounts,
                 partitions,
                 default_account,

@@ -127,7 +127,7 @@ fn for_selection(
         }
         return Ok(Some(tally.reply()));
     }
-    let mut chosen = Chosen::new(draft, selection);
+    let mut chosen = SelectedTargets::new(draft, selection);
     for wanted in &selection.targets {
         act_on_target(draft, caller, &mut chosen, wanted, &mut act, &mut tally)?;
     }
@@ -135,7 +135,7 @@ fn for_selection(
 }
 
 /// The records of a selection's targets that were looked at, each once, however often targets name it.
-struct Chosen<'a> {
+struct SelectedTargets<'a> {
     filter: Filter<'a>,
     /// Targets that were seen.
     targets: HashSet<(JobId, Option<u32>, Option<&'a IndexSet>)>,
@@ -146,10 +146,10 @@ struct Chosen<'a> {
     left: u64,
 }
 
-impl<'a> Chosen<'a> {
-    fn new(draft: &Draft<'_>, selection: &'a JobSelection) -> Chosen<'a> {
+impl<'a> SelectedTargets<'a> {
+    fn new(draft: &Draft<'_>, selection: &'a JobSelection) -> SelectedTargets<'a> {
         let all = draft.state.queue_size.total();
-        Chosen {
+        SelectedTargets {
             filter: Filter::new(selection),
             targets: HashSet::new(),
             foreign: HashMap::new(),
@@ -177,7 +177,7 @@ const LOOKED_AT_LEAST: u64 = 4 * QUERY_ITEMS_MAX as u64;
 fn act_on_target<'a>(
     draft: &mut Draft<'_>,
     caller: Caller<'_>,
-    chosen: &mut Chosen<'a>,
+    chosen: &mut SelectedTargets<'a>,
     wanted: &'a JobTarget,
     act: &mut impl FnMut(&mut Draft<'_>, Item) -> Result<(), Refusal>,
     tally: &mut Tally,

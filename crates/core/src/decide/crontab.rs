@@ -53,8 +53,13 @@ pub(super) fn set(
     for (number, (spec, (entry, begin))) in ask.jobs.iter().zip(found).enumerate() {
         let identity = identity.for_job(number);
         let (first, last) = (entry.first_line, entry.last_line);
-        let job = (spec, ask, &mut moved);
-        let job = accept(draft, (&identity, &owner), job, (entry, begin));
+        let job = EntryJob {
+            spec,
+            entry,
+            begin,
+            owner: &owner,
+        };
+        let job = accept(draft, &identity, ask, job, &mut moved);
         jobs.push(job.map_err(|refusal| of_lines(refusal, first, last))?);
     }
     let changed = u32::try_from(jobs.len()).unwrap_or(u32::MAX);
@@ -63,7 +68,7 @@ pub(super) fn set(
         jobs,
         user: owner.user,
     });
-    // What is not there need not be removed: the event would be written each time.
+    // A crontab that is not there need not be removed: the event would be written each time.
     if crontab.is_some() || draft.state.crontabs.contains_key(&owner.uid) {
         store(draft, owner.uid, crontab);
     }
@@ -171,13 +176,30 @@ fn added(draft: &Draft<'_>, uid: u32, ask: &CrontabAsk) -> u64 {
     ask.jobs.len().saturating_sub(before) as u64
 }
 
+/// The job of an entry, before it is accepted.
+struct EntryJob<'a> {
+    spec: &'a JobSpec,
+    entry: CronEntry,
+    /// When it runs first.
+    begin: Timestamp,
+    /// The crontab's owner.
+    owner: &'a Owner,
+}
+
 /// Takes the job of an entry into the queue.
 fn accept(
     draft: &mut Draft<'_>,
-    (identity, owner): (&Identity, &Owner),
-    (spec, ask, moved): (&JobSpec, &CrontabAsk, &mut Moved),
-    (entry, begin): (CronEntry, Timestamp),
+    identity: &Identity,
+    ask: &CrontabAsk,
+    job: EntryJob<'_>,
+    moved: &mut Moved,
 ) -> Result<JobId, Refusal> {
+    let EntryJob {
+        spec,
+        entry,
+        begin,
+        owner,
+    } = job;
     if spec.kind != JobKind::Batch || spec.array.is_some() || spec.interactive {
         let why = "an entry of a crontab is a batch job, and no array";
         return Err(Refusal::new(RefusalCode::InvalidValue, why));

@@ -2,9 +2,9 @@
 //! `nodes` chooses its nodes; `course` follows time and changes of nodes.
 
 mod course;
+mod feature_request;
 mod nodes;
 mod own;
-mod wanted;
 
 pub(super) use course::{end_by, follow, tick};
 

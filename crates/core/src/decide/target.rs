@@ -247,7 +247,7 @@ pub(super) fn for_each_of_any(
     Ok(for_items(draft, items, act))
 }
 
-/// The same for changes of whole jobs only: of a heterogeneous job the leader stands for all.
+/// The same for changes of whole jobs only: of a heterogeneous job the leader represents all.
 pub(super) fn for_each_whole(
     draft: &mut Draft<'_>,
     caller: (&Identity, AccessRequest),

@@ -1,8 +1,8 @@
-//! How long jobs really run, by user, for planning. Limits are asked for with room to spare; what a user's last jobs
-//! needed says more about the next one. A prediction is only ever used to plan and to order: no job is ended by it,
-//! and it is never more than the job's limit.
+//! How long jobs really run, by user, for planning. Limits are asked for with room to spare; the run times of a
+//! user's last jobs predict the next one better. A prediction is only ever used to plan and to order: no job is
+//! ended by it, and it is never more than the job's limit.
 //!
-//! Part of the state: it changes when jobs end, so a replay of the history predicts what was predicted then.
+//! Part of the state: it changes when jobs end, so a replay of the history makes the same predictions.
 
 use minicbor::{Decode, Encode};
 use muster_model::job::{AfterCompleting, Job, JobState};
@@ -23,12 +23,21 @@ pub struct RunTimes {
 /// Run times of a user.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
 struct OfUser {
-    /// The last two jobs of any kind, as (run time, limit) in seconds; the newer last.
+    /// The last two jobs of any kind; the newer last.
     #[n(0)]
-    last: Vec<(u32, u32)>,
+    last: Vec<LimitedRun>,
     /// Run times by kind of job; what ended last is last.
     #[n(1)]
     kinds: VecDeque<OfKind>,
+}
+
+/// A job's run time, and its limit.
+#[derive(Clone, Copy, Debug, PartialEq, Encode, Decode)]
+struct LimitedRun {
+    #[n(0)]
+    run_s: u32,
+    #[n(1)]
+    limit_s: u32,
 }
 
 /// The last two run times of jobs of one name and limit, seconds; the newer last.
@@ -47,7 +56,7 @@ fn push<T>(list: &mut Vec<T>, value: T) {
     list.push(value);
 }
 
-/// What jobs of a user are compared by: name and limit. FNV-1a: it is kept in snapshots, so it must never change.
+/// The key by which jobs of a user are compared: name and limit. FNV-1a: it is kept in snapshots, so it must never change.
 fn kind_of(spec: &JobSpec, limit_s: u32) -> u64 {
     let bytes = spec.name.bytes().chain(limit_s.to_le_bytes());
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
@@ -83,9 +92,8 @@ impl RunTimes {
             (Some([a, b]), _) => (u64::from(*a) + u64::from(*b)).div_ceil(2) as f64,
             (_, []) => return Some(limit_s),
             (_, last) => {
-                let part = |(run, limit): &(u32, u32)| {
-                    f64::from((*run).max(1)) / f64::from((*limit).max(1))
-                };
+                let part =
+                    |run: &LimitedRun| f64::from(run.run_s.max(1)) / f64::from(run.limit_s.max(1));
                 let product: f64 = last.iter().map(part).product();
                 let mean = if last.len() == 2 {
                     product.sqrt()
@@ -112,7 +120,7 @@ impl RunTimes {
         };
         let run_s = u32::try_from(job.run_time_ms(at).div_ceil(1000)).unwrap_or(u32::MAX);
         let user = self.users.entry(job.spec.owner.uid).or_default();
-        push(&mut user.last, (run_s, limit_s));
+        push(&mut user.last, LimitedRun { run_s, limit_s });
         let kind = kind_of(&job.spec, limit_s);
         let at = user.kinds.iter().position(|k| k.kind == kind);
         let mut known = at.and_then(|at| user.kinds.remove(at)).unwrap_or_default();

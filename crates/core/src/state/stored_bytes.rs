@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, HashMap};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredBytes {
     of_users: BTreeMap<u32, u64>,
-    /// Those of each record: tasks that leave an array have its specification, which may be long.
+    /// The bytes of each record: tasks that leave an array have its specification, which may be long.
     of_records: HashMap<JobId, RecordBytes, RandomState>,
 }
 
@@ -24,9 +24,9 @@ pub struct StoredBytes {
 struct RecordBytes {
     /// Length of its specification.
     spec: u64,
-    /// What its conditions count: those of an array for all of its tasks, since each may leave it and wait on.
+    /// The bytes of its conditions: those of an array for all of its tasks, since each may leave it and wait on.
     conditions: u64,
-    /// What its steps count that run.
+    /// The bytes of its running steps.
     steps: u64,
 }
 
@@ -193,23 +193,30 @@ impl StoredBytes {
 
 /// How many records of each user name a script or environment, by user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct BlobOwners(Vec<(u32, u32)>);
+pub struct BlobOwners(Vec<BlobOwner>);
+
+/// A user, some of whose records name a script or environment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct BlobOwner {
+    uid: u32,
+    records: u32,
+}
 
 impl BlobOwners {
     /// Whether records of the user name it.
     pub(crate) fn has(&self, uid: u32) -> bool {
-        self.0.binary_search_by_key(&uid, |(of, _)| *of).is_ok()
+        self.0.binary_search_by_key(&uid, |owner| owner.uid).is_ok()
     }
 
     /// A record of the user names it; whether it is the first.
     fn add(&mut self, uid: u32) -> bool {
-        match self.0.binary_search_by_key(&uid, |(of, _)| *of) {
+        match self.0.binary_search_by_key(&uid, |owner| owner.uid) {
             Ok(place) => {
-                self.0[place].1 += 1;
+                self.0[place].records += 1;
                 false
             }
             Err(place) => {
-                self.0.insert(place, (uid, 1));
+                self.0.insert(place, BlobOwner { uid, records: 1 });
                 true
             }
         }
@@ -217,11 +224,11 @@ impl BlobOwners {
 
     /// A record of the user names it no more; whether it was the last.
     fn remove(&mut self, uid: u32) -> bool {
-        let Ok(place) = self.0.binary_search_by_key(&uid, |(of, _)| *of) else {
+        let Ok(place) = self.0.binary_search_by_key(&uid, |owner| owner.uid) else {
             return false;
         };
-        self.0[place].1 -= 1;
-        let is_last = self.0[place].1 == 0;
+        self.0[place].records -= 1;
+        let is_last = self.0[place].records == 0;
         if is_last {
             self.0.remove(place);
         }

@@ -2,7 +2,7 @@
 //! sent, and one for each read that reaches beyond the user's own jobs. For commands that the writer decides, and for waits, the
 //! line is made where they are answered.
 
-use super::subject::Asked;
+use super::subject::RequestSubject;
 use super::{Connection, Served};
 use crate::audit::Entry;
 use muster_core::policy::access::audit::is_foreign;
@@ -40,7 +40,7 @@ pub(super) async fn text_owner(client: &mut Connection) -> io::Result<Option<u32
 impl Connection {
     /// The line of the present request.
     pub(super) async fn entry(&self) -> io::Result<Entry> {
-        let Asked {
+        let RequestSubject {
             request, subject, ..
         } = &self.asked;
         let role = self.shared.role(&self.identity).await?;

@@ -7,7 +7,7 @@ use muster_proto::client::{Query, RequestBody};
 
 /// A request, and its subject.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct RequestSubject {
     pub(super) request: AccessRequest,
     /// As the audit log has it; empty for commands, whose subject is in the state.
     pub(super) subject: String,
@@ -15,10 +15,10 @@ pub(super) struct Asked {
     pub(super) job: Option<JobId>,
 }
 
-impl Asked {
+impl RequestSubject {
     /// Nothing was asked yet.
-    pub(super) fn nothing() -> Asked {
-        Asked {
+    pub(super) fn nothing() -> RequestSubject {
+        RequestSubject {
             request: AccessRequest::Ping,
             subject: String::new(),
             job: None,
@@ -26,10 +26,10 @@ impl Asked {
     }
 
     /// By a user of this uid.
-    pub(super) fn of(body: &RequestBody, uid: u32) -> Asked {
-        let mut asked = Asked {
+    pub(super) fn of(body: &RequestBody, uid: u32) -> RequestSubject {
+        let mut asked = RequestSubject {
             request: AccessRequest::from(body),
-            ..Asked::nothing()
+            ..RequestSubject::nothing()
         };
         asked.subject = match body {
             RequestBody::Command(_) | RequestBody::WaitNodes(_) | RequestBody::NodeKeys => {
@@ -137,7 +137,7 @@ mod tests {
     fn another_users_crontab_is_another_request() {
         let asked = |of| {
             let query = Box::new(Query::Crontab { uid: of });
-            Asked::of(&RequestBody::Query(query), 1000).request
+            RequestSubject::of(&RequestBody::Query(query), 1000).request
         };
         assert_eq!(asked(None), AccessRequest::Crontab);
         assert_eq!(asked(Some(1000)), AccessRequest::Crontab);

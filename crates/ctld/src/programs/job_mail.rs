@@ -47,16 +47,16 @@ pub(super) struct JobMails {
 }
 
 /// The mail types of a job.
-struct Wanted(Vec<String>);
+struct MailTypes(Vec<String>);
 
-impl Wanted {
-    fn by(job: &Job) -> Wanted {
+impl MailTypes {
+    fn by(job: &Job) -> MailTypes {
         let types = job.spec.mail.as_ref().map_or("", |(types, _)| types);
         let words: Vec<String> = types.split(',').map(str::to_ascii_uppercase).collect();
         if words.iter().any(|word| word == "NONE") {
-            return Wanted(Vec::new());
+            return MailTypes(Vec::new());
         }
-        Wanted(words)
+        MailTypes(words)
     }
 
     fn has(&self, word: &str) -> bool {
@@ -82,7 +82,7 @@ impl JobMails {
         event: &Event,
         at: Timestamp,
     ) -> Vec<JobMail> {
-        let wanted = Wanted::by(job);
+        let wanted = MailTypes::by(job);
         let as_a_whole = job.spec.array.is_some() && !wanted.has("ARRAY_TASKS");
         match event {
             Event::JobStarted { .. } => {
@@ -129,7 +129,7 @@ impl JobMails {
         state: &State,
         job: &Job,
         at: Timestamp,
-        wanted: &Wanted,
+        wanted: &MailTypes,
         as_a_whole: bool,
     ) -> Vec<JobMail> {
         let mut mails = Vec::new();
@@ -146,7 +146,7 @@ impl JobMails {
         state: &State,
         job: &Job,
         at: Timestamp,
-        wanted: &Wanted,
+        wanted: &MailTypes,
         as_a_whole: bool,
     ) -> Option<JobMail> {
         let array = state.arrays.get(&job.submission()).filter(|_| as_a_whole);
@@ -188,7 +188,7 @@ pub(super) struct LimitTime {
 
 /// Times at which mails about a running job are due.
 pub(super) fn limit_times(job: &Job) -> Vec<LimitTime> {
-    let wanted = Wanted::by(job);
+    let wanted = MailTypes::by(job);
     let (Some(start), Some(limit_ms)) = (job.start_time, limit_ms(job.time_limit)) else {
         return Vec::new();
     };

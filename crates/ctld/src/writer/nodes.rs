@@ -1,4 +1,4 @@
-//! What nodes say: who registers, what they report, and which of them have yet to come back.
+//! Messages of nodes: registrations, reports, and which nodes have yet to come back.
 
 use super::queue::{Cost, Queue};
 use super::retry::ReportAck;
@@ -22,15 +22,15 @@ pub(super) struct NodeReports {
     pub(super) node: NodeIdx,
     /// The connection by which they came.
     pub(super) generation: u64,
-    /// Those that are not decided yet.
+    /// Reports that are not decided yet.
     pub(super) left: std::vec::IntoIter<NumberedReport>,
-    /// What the others have cost.
+    /// The cost of the others.
     pub(super) cost: u64,
 }
 
 impl NodeReports {
-    /// What is left waits for the next turn. It came by a connection: if that is not the node's latest any more by then, it is
-    /// dropped, as nobody has acknowledged it.
+    /// Puts the remaining reports back for the next turn. They came by a connection: if that is not the node's latest any more
+    /// by then, they are dropped, as they were not acknowledged.
     fn put_back(self, queue: &mut Queue) {
         let reports: Vec<NumberedReport> = self.left.collect();
         if reports.is_empty() {
@@ -63,10 +63,10 @@ impl Writer {
 
     /// The settings as one node gets them.
     pub(super) fn settings_of(&self, node: &str) -> NodeSettings {
-        let (address, pattern) = self.places.get(node).cloned().unwrap_or_default();
+        let place = self.places.get(node).cloned().unwrap_or_default();
         let mut settings = NodeSettings {
-            topology_addr: address,
-            topology_pattern: pattern,
+            topology_addr: place.address,
+            topology_pattern: place.pattern,
             ..self.settings.clone()
         };
         let container = containers::of_node(&settings.containers, node);
@@ -138,11 +138,11 @@ impl Writer {
             greeting: Some(Versions::CLUSTER.greeting()),
         };
         let settings = self.settings_of(&hello.name);
-        let welcome = (Box::new(welcome), Box::new(settings));
         out.welcomes.push(NewLink {
             node,
             link,
-            welcome,
+            welcome: Box::new(welcome),
+            settings: Box::new(settings),
             answer,
         });
         out.registered.push((node, present));
@@ -161,7 +161,7 @@ impl Writer {
                 work.reports = None;
                 return;
             };
-            // Those before it are decided, and durable once the turn is.
+            // The reports before it are decided, and durable once the turn is.
             work.out.acknowledge(ReportAck {
                 node,
                 generation: reports.generation,

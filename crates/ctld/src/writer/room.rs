@@ -3,7 +3,7 @@
 
 use super::encoded_bytes::encoded_bytes;
 use super::queue::goes_first;
-use crate::disk::{Kept, Reserve};
+use crate::disk::{Reserve, ReservedSpace};
 use muster_core::event::Event;
 use muster_core::state::State;
 use muster_model::command::{Identity, JobTarget, UserCommand};
@@ -18,8 +18,12 @@ const RECORD_BYTES: u64 = 64;
 ///
 /// # Errors
 /// They would take of the space that is kept.
-pub(super) fn check(reserve: &Reserve, kept: Kept, events: &[Event]) -> Result<(), Refusal> {
-    if kept == Kept::Nothing || events.is_empty() {
+pub(super) fn check(
+    reserve: &Reserve,
+    kept: ReservedSpace,
+    events: &[Event],
+) -> Result<(), Refusal> {
+    if kept == ReservedSpace::Nothing || events.is_empty() {
         return Ok(());
     }
     let bytes = events.iter().map(|e| RECORD_BYTES + encoded_bytes(e)).sum();
@@ -37,32 +41,36 @@ pub(super) fn kept(
     identity: &Identity,
     command: &UserCommand,
     because_of: Option<u32>,
-) -> Kept {
+) -> ReservedSpace {
     if let (Some(uid), UserCommand::Cancel { selection }) = (because_of, command)
         && !selection.targets.iter().all(|t| is_allocation(state, t))
     {
-        return Kept::ForReports(uid);
+        return ReservedSpace::ForReports(uid);
     }
     let is_roots = goes_first(identity.uid, state);
     match command {
-        UserCommand::EndAllocation { .. } => Kept::Nothing,
+        UserCommand::EndAllocation { .. } => ReservedSpace::Nothing,
         UserCommand::Cancel { .. } | UserCommand::Signal { .. } => match is_roots {
-            true => Kept::Nothing,
-            false => Kept::ForReports(identity.uid),
+            true => ReservedSpace::Nothing,
+            false => ReservedSpace::ForReports(identity.uid),
         },
-        UserCommand::SetCrontab(ask) if ask.text.is_none() => Kept::ForReports(identity.uid),
-        UserCommand::UpdateNodes { update, .. } if update.state.is_some() && is_roots => {
-            Kept::Nothing
+        UserCommand::SetCrontab(ask) if ask.text.is_none() => {
+            ReservedSpace::ForReports(identity.uid)
         }
-        UserCommand::Hold { .. } | UserCommand::Requeue { .. } if is_roots => Kept::Nothing,
+        UserCommand::UpdateNodes { update, .. } if update.state.is_some() && is_roots => {
+            ReservedSpace::Nothing
+        }
+        UserCommand::Hold { .. } | UserCommand::Requeue { .. } if is_roots => {
+            ReservedSpace::Nothing
+        }
         UserCommand::DeletePartition { .. }
         | UserCommand::DeleteReservation { .. }
         | UserCommand::DeleteNodes { .. }
             if is_roots =>
         {
-            Kept::Nothing
+            ReservedSpace::Nothing
         }
-        _ => Kept::All,
+        _ => ReservedSpace::All,
     }
 }
 

@@ -53,14 +53,14 @@ const OPTIONS: [&str; 10] = [
 
 /// The options that were given.
 #[derive(Default)]
-struct Given {
+struct InitWords {
     values: Vec<(String, String)>,
     is_forced: bool,
 }
 
-impl Given {
-    fn parse(words: &[String]) -> Result<Given> {
-        let mut given = Given::default();
+impl InitWords {
+    fn parse(words: &[String]) -> Result<InitWords> {
+        let mut given = InitWords::default();
         let mut words = words.iter();
         while let Some(word) = words.next() {
             if word == "--force" {
@@ -132,7 +132,7 @@ fn ask(name: &str, question: &str, otherwise: Option<&str>) -> Result<String> {
 impl Settings {
     /// What options say, and answers where they are missing.
     pub(super) fn of_words(words: &[String]) -> Result<Settings> {
-        let given = Given::parse(words)?;
+        let given = InitWords::parse(words)?;
         let cluster = given.value("cluster", "name of the cluster", None)?;
         ensure!(is_name(&cluster), "'{cluster}' is not a valid cluster name");
         let host = nix::unistd::gethostname().unwrap_or_default();
@@ -215,7 +215,7 @@ impl Settings {
 }
 
 /// Nodes of files and of hosts that are asked.
-fn nodes_of(given: &Given) -> Result<Vec<NodeLine>> {
+fn nodes_of(given: &InitWords) -> Result<Vec<NodeLine>> {
     let (mut found, mut hosts) = (Vec::new(), Vec::new());
     for path in given.all("node-from") {
         found.extend(nodes::from_file(path)?);

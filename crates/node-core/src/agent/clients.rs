@@ -5,14 +5,14 @@ use super::lead::CreateRequest;
 use super::measure::{self, TaskUsages};
 use super::node_steps::Origin;
 use super::{Action, Agent, ClientRequest, RequestId};
-use crate::messages::{LauncherCommand, Process};
+use crate::messages::LauncherCommand;
 use crate::signals::SIGTERM;
 use minicbor::bytes::ByteVec;
 use muster_model::ids::{AttemptStep, JobAttempt, JobId, StepId, StepNo};
 use muster_model::refusal::RefusalCode;
 use muster_model::rights::{self, AccessRequest};
-use muster_proto::step::NodeEnd;
 use muster_proto::step::{AgentReply, AgentRequest, StepCreated, StepSpec};
+use muster_proto::step::{NodeEnd, Process};
 use std::collections::BTreeMap;
 
 /// Lists of processes that a user may have under way.
@@ -56,7 +56,6 @@ impl Inspections {
     /// The launcher has listed processes.
     pub(super) fn answer_processes(&mut self, out: &mut Actions, tag: u64, list: Vec<Process>) {
         if let Some(open) = self.0.remove(&tag) {
-            let list = list.into_iter().map(|p| (p.pid, p.step, p.task)).collect();
             out.finish(open.request, AgentReply::Processes(list));
         }
     }
@@ -316,9 +315,9 @@ impl Agent {
         };
         let mut now = measure::sum_up(&tasks, &self.state.node.config.name);
         let seen = self.steps.samples.of(attempt, &self.state.node.config.name);
-        for (step, usage) in &mut now {
-            if let Some((_, seen)) = seen.iter().find(|(s, _)| s == step) {
-                usage.raise(seen);
+        for measured in &mut now {
+            if let Some(seen) = seen.iter().find(|seen| seen.step == measured.step) {
+                measured.usage.raise(&seen.usage);
             }
         }
         self.state

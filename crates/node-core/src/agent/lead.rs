@@ -92,6 +92,13 @@ struct NamedNodes {
     nodes: StepNodes,
 }
 
+/// The request for a step, which ends with the step, and the connection that it came by.
+#[derive(Clone, Copy, Debug)]
+struct HeldRequest {
+    conn: ConnId,
+    request: RequestId,
+}
+
 /// A step that was laid out.
 #[derive(Debug)]
 struct LedStep {
@@ -100,8 +107,8 @@ struct LedStep {
     record: Record,
     /// Bytes of the record when it was kept first.
     kept_bytes: usize,
-    /// The request that it hangs on, while srun is there.
-    client: Option<(ConnId, RequestId)>,
+    /// The request of srun, while it is there.
+    client: Option<HeldRequest>,
     /// The request whose bytes are held, by this node or others, until all nodes have answered.
     charged: Option<RequestId>,
     /// Answers of its nodes that are still out.
@@ -194,12 +201,12 @@ impl LedSteps {
     /// The client of a step whose job is forgotten learns that the step is over, or will not be.
     fn answer_client(&self, out: &mut Actions, key: StepId, was_created: bool) {
         let step = self.placed.get(key);
-        if let Some((_, request)) = step.and_then(|step| step.client) {
+        if let Some(client) = step.and_then(|step| step.client) {
             let reply = match was_created {
                 true => AgentReply::Done,
                 false => AgentReply::Refused(RefusalCode::AlreadyDone.into()),
             };
-            out.reply(request, reply);
+            out.reply(client.request, reply);
         }
     }
 

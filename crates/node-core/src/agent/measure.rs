@@ -4,6 +4,7 @@
 use crate::messages::TaskUsage;
 use muster_model::ids::StepNo;
 use muster_model::job::Usage;
+use muster_proto::step::MeasuredStep;
 use std::collections::BTreeMap;
 
 /// A task of a job: its step, and its number in it.
@@ -42,14 +43,17 @@ pub(super) fn of_launcher(tasks: Vec<TaskUsage>) -> TaskUsages {
 }
 
 /// The steps that tasks are of.
-pub(super) fn sum_up(tasks: &TaskUsages, node: &str) -> Vec<(StepNo, Usage)> {
+pub(super) fn sum_up(tasks: &TaskUsages, node: &str) -> Vec<MeasuredStep> {
     let mut steps: BTreeMap<StepNo, Usage> = BTreeMap::new();
     for (StepTask { step, task }, measured) in tasks {
         let mut usage = measured.usage.clone().of_task(*task, measured.vsize_kib);
         usage.set_node(node);
         steps.entry(*step).or_default().add(&usage);
     }
-    steps.into_iter().collect()
+    let steps = steps.into_iter();
+    steps
+        .map(|(step, usage)| MeasuredStep { step, usage })
+        .collect()
 }
 
 #[cfg(test)]
@@ -69,7 +73,13 @@ mod tests {
         };
         let tasks = of_launcher(vec![task(4, 10), task(5, 30)]);
         let steps = sum_up(&tasks, "n7");
-        let [(StepNo(3), usage)] = &steps[..] else {
+        let [
+            MeasuredStep {
+                step: StepNo(3),
+                usage,
+            },
+        ] = &steps[..]
+        else {
             panic!("{steps:?}");
         };
         assert_eq!((usage.tasks, usage.max_rss_task), (2, 5));

@@ -12,9 +12,10 @@ use crate::exit_status::OUT_OF_MEMORY;
 use crate::messages::{LauncherCommand, TaskUsage};
 use crate::signals::SIGKILL;
 use muster_model::ids::{AttemptStep, JobAttempt, StepNo};
-use muster_model::job::{JobState, StepEnd, Usage};
+use muster_model::job::{JobState, StepEnd};
 use muster_model::usage::task_interval_s;
 use muster_proto::node::{JobGrant, Sampling};
+use muster_proto::step::MeasuredStep;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Samples taken and due.
@@ -58,7 +59,7 @@ impl Samples {
     }
 
     /// The samples of each step of a job so far.
-    pub(super) fn of(&self, attempt: JobAttempt, node: &str) -> Vec<(StepNo, Usage)> {
+    pub(super) fn of(&self, attempt: JobAttempt, node: &str) -> Vec<MeasuredStep> {
         let seen = self.seen.get(&attempt);
         seen.map_or_else(Vec::new, |seen| measure::sum_up(seen, node))
     }
@@ -248,7 +249,7 @@ impl Samples {
                 .range(StepTask::new(step, 0)..=StepTask::new(step, u32::MAX))
                 .map(|(task, used)| (*task, used.clone()))
                 .collect();
-            for (_, usage) in measure::sum_up(&tasks, &state.node.config.name) {
+            for MeasuredStep { usage, .. } in measure::sum_up(&tasks, &state.node.config.name) {
                 end.usage.raise(&usage);
             }
         }

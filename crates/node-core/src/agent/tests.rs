@@ -11,7 +11,7 @@ mod waiting;
 use super::*;
 use crate::binding::Machine;
 use crate::messages::{
-    KeptEntries, KeptEntry, KnownJob, LauncherCommand, LauncherEvent, StepOrder, StepdCommand,
+    AgentToStepd, KeptEntries, KeptEntry, KnownJob, LauncherCommand, LauncherEvent, StepOrder,
     StepdEvent,
 };
 use muster_model::cpuset::CpuSet;
@@ -110,7 +110,7 @@ fn step_of(frame: &[u8]) -> StepNo {
     let mut frames = Frames::default();
     frames.push(frame);
     match frames.take() {
-        Ok(Some(StepdCommand::StartStep(next))) => next.order.launch.step,
+        Ok(Some(AgentToStepd::StartStep(next))) => next.order.launch.step,
         other => panic!("{other:?}"),
     }
 }

@@ -7,7 +7,7 @@
 use super::end::EncodedEnd;
 use super::end::lost;
 use super::interface::StartedStepd;
-use super::interface::{Action, Belongs, ResultPurpose, StepdConnId};
+use super::interface::{Action, Belongs, ResultPurpose, StepResult, StepdConnId};
 use super::state::{LauncherState, Role};
 use super::step_process::{ConnectedStepd, Placing, StepProcess};
 use crate::messages::{KeptEntries, KeptEntry, LauncherEvent, RunningStep, StepdCommand, VERSIONS};
@@ -210,7 +210,7 @@ impl StepDaemons {
         state: &mut LauncherState,
         AttemptStep { attempt, step }: AttemptStep,
         purpose: ResultPurpose,
-        result: Option<(StepEnd, KeptEntries)>,
+        result: Option<StepResult>,
     ) {
         let now = state.now.wall;
         match purpose {
@@ -223,16 +223,16 @@ impl StepDaemons {
                     let of = state.members(attempt);
                     state.actions.push(Action::KillRemnants(of, pid));
                 }
-                let end = result.map_or_else(|| lost(now), |(end, _)| end);
+                let end = result.map_or_else(|| lost(now), |result| result.end);
                 self.end_of_step(state, attempt, step, EncodedEnd::of(&end), false);
             }
             ResultPurpose::Assigned => {
-                let end = result.map_or_else(|| lost(now), |(end, _)| end);
+                let end = result.map_or_else(|| lost(now), |result| result.end);
                 state.actions.push(Action::RemoveResult(attempt, step));
                 self.assigned_ended(state, attempt, step, end);
             }
             ResultPurpose::Found => {
-                if let Some((end, kept)) = result {
+                if let Some(StepResult { end, kept }) = result {
                     self.step_found(state, attempt, step, &end, kept);
                 }
             }

@@ -155,7 +155,7 @@ pub enum Event {
         /// The purpose for which the result was read.
         purpose: ResultPurpose,
         /// The contents of the result file.
-        result: Option<(StepEnd, KeptEntries)>,
+        result: Option<StepResult>,
     },
     /// To [`Action::ListResults`].
     ResultsListed(Vec<AttemptStep>),
@@ -303,6 +303,15 @@ pub enum MessageKind {
     BeforeTerm,
     /// The script is killed.
     BeforeKill,
+}
+
+/// The contents of a result file, by which a step daemon leaves how its step ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepResult {
+    /// The end.
+    pub end: StepEnd,
+    /// The entries that the launcher is to keep of the step, which it may not know.
+    pub kept: KeptEntries,
 }
 
 /// The purpose for which the result of a step is read.

@@ -51,6 +51,15 @@ impl Fault {
     }
 }
 
+/// Why a job was not started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaunchFailure {
+    /// The side at fault.
+    pub fault: Fault,
+    /// The error.
+    pub error: String,
+}
+
 /// An attempt that an earlier launcher wrote down.
 #[derive(Clone, Debug, Default)]
 pub struct RecordedAttempt {
@@ -64,8 +73,8 @@ pub struct RecordedAttempt {
     pub boot_ms: u64,
     /// How the script ended.
     pub ended: Option<ScriptEnd>,
-    /// Why it was not started, and whose fault that is.
-    pub failed: Option<(Fault, String)>,
+    /// Why it was not started.
+    pub failed: Option<LaunchFailure>,
     /// The job was ordered to end.
     pub ending: bool,
     /// Nothing was left.
@@ -606,7 +615,7 @@ fn apply(entry: &mut RecordedAttempt, kind: &str, rest: &str) {
                 3 => Fault::Lack,
                 _ => Fault::Node,
             };
-            entry.failed = Some((fault, error));
+            entry.failed = Some(LaunchFailure { fault, error });
         }
         "G" => entry.grant = unhex(rest).map(ByteVec::from),
         "A" => entry.prolog_epilog = unhex(rest).and_then(|b| minicbor::decode(&b).ok()),
@@ -764,7 +773,10 @@ mod tests {
         assert!(old[&attempt_of(3)].prolog_over && old[&attempt_of(3)].boot_ms == 99);
         assert_eq!(
             old[&attempt_of(3)].failed,
-            Some((Fault::Prolog, "no such file".to_owned()))
+            Some(LaunchFailure {
+                fault: Fault::Prolog,
+                error: "no such file".to_owned(),
+            })
         );
         let text = String::from_utf8(records.rewritten()).unwrap();
         let (records, old, same_boot) = Records::read(&text, "boot-2");

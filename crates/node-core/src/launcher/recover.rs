@@ -90,8 +90,9 @@ impl Launcher {
         if let Some(ended) = old.ended.clone() {
             return self.conclude(attempt, ended.event(attempt), old.released);
         }
-        if let Some((fault, error)) = old.failed.clone() {
-            return self.conclude(attempt, fault.event(attempt, error), old.released);
+        if let Some(failure) = old.failed.clone() {
+            let event = failure.fault.event(attempt, failure.error);
+            return self.conclude(attempt, event, old.released);
         }
         if old.batch && same_boot {
             // Where its fork was not written down any more, the script itself has noted it.

@@ -19,7 +19,15 @@ pub(super) struct SitePrograms {
     /// The health check is being started.
     is_starting: bool,
     /// Running programs, by process.
-    running: BTreeMap<i32, (SiteProgram, String)>,
+    running: BTreeMap<i32, RunningSiteProgram>,
+}
+
+/// A program that runs.
+#[derive(Debug)]
+struct RunningSiteProgram {
+    kind: SiteProgram,
+    /// The setting and its value, for the log.
+    setting: String,
 }
 
 impl SitePrograms {
@@ -41,14 +49,14 @@ impl SitePrograms {
     }
 
     fn runs_health_check(&self) -> bool {
-        let is_one = |running: &(SiteProgram, String)| running.0 == SiteProgram::HealthCheck;
+        let is_one = |running: &RunningSiteProgram| running.kind == SiteProgram::HealthCheck;
         self.is_starting || self.running.values().any(is_one)
     }
 
     /// Kills one that has run for too long.
     pub(super) fn kill_late(&self, pid: i32, actions: &mut Actions) {
-        if let Some((_, what)) = self.running.get(&pid) {
-            actions.log(format!("{what}: killed, it ran for more than 60 s"));
+        if let Some(RunningSiteProgram { setting, .. }) = self.running.get(&pid) {
+            actions.log(format!("{setting}: killed, it ran for more than 60 s"));
             // The program leads its own session, and thus its process group.
             actions.push(Action::SignalGroup(pid, signals::SIGKILL));
         }
@@ -56,11 +64,11 @@ impl SitePrograms {
 
     pub(super) fn ended(&mut self, pid: i32, status: i32, actions: &mut Actions) {
         actions.stop_timer(Timer::SiteProgram(pid));
-        if let Some((_, what)) = self.running.remove(&pid)
+        if let Some(RunningSiteProgram { setting, .. }) = self.running.remove(&pid)
             && status != 0
         {
             let status = super::programs::describe(status, false);
-            actions.log(format!("{what}: {status}"));
+            actions.log(format!("{setting}: {status}"));
         }
     }
 }
@@ -115,16 +123,17 @@ impl SitePrograms {
             }
             SiteProgram::Reboot => ("RebootProgram", state.node.settings.reboot_program.clone()),
         };
-        let what = format!("{key}={}", program.unwrap_or_default());
+        let setting = format!("{key}={}", program.unwrap_or_default());
         match pid {
             Ok(pid) => {
                 state
                     .actions
                     .set_timer(Timer::SiteProgram(pid), TIME_LIMIT_MS);
                 state.roles.insert(pid, super::state::Role::Site);
-                self.running.insert(pid, (kind, what));
+                let running = RunningSiteProgram { kind, setting };
+                self.running.insert(pid, running);
             }
-            Err(e) => state.actions.log(format!("{what}: fork: {e}")),
+            Err(e) => state.actions.log(format!("{setting}: fork: {e}")),
         }
     }
 

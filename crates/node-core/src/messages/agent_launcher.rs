@@ -5,7 +5,7 @@
 //! would have to close; closing can block. The agent has no rights of its own: the orders that it relays are sealed
 //! by the controller, and its own requests are checked against the grants in these orders.
 
-use super::{KeptEntries, Process, StepOrder};
+use super::{KeptEntries, StepOrder};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use muster_model::ids::JobAttempt;
@@ -16,6 +16,7 @@ use muster_model::time::Timestamp;
 use muster_model::validate::Validate;
 use muster_proto::frame::Message;
 use muster_proto::node::MemoryCount;
+use muster_proto::step::Process;
 use muster_proto::version::Greeting;
 
 /// Agent to launcher.

@@ -114,20 +114,29 @@ pub(super) struct Creation {
     refused: Option<Refusal>,
     next_agent: u32,
     next_stepd: u32,
-    /// The parts that are there, by job.
-    created: Vec<(JobId, StepCreated)>,
+    /// The parts that are there.
+    created: Vec<CreatedPart>,
     /// The request of the first part.
     first: Option<Box<StepSpec>>,
     /// Connections that keep them.
     leads: Vec<AgentId>,
 }
 
+/// A part of a step that is there: all of it, or its tasks in one component of a heterogeneous job.
+#[derive(Debug)]
+pub(super) struct CreatedPart {
+    /// The job, or the component.
+    pub(super) job: JobId,
+    /// The agent's answer.
+    pub(super) created: StepCreated,
+}
+
 /// A step that is there.
 pub(super) struct CreatedStep {
     /// The request of the first part.
     pub(super) spec: Box<StepSpec>,
-    /// The parts of the step, by job.
-    pub(super) parts: Vec<(JobId, StepCreated)>,
+    /// The parts of the step.
+    pub(super) parts: Vec<CreatedPart>,
     /// Connections that keep it, and that are answered when its end is recorded.
     pub(super) leads: Vec<AgentId>,
     /// The connection to the step daemon, where the task has srun's streams.
@@ -638,7 +647,8 @@ impl Creation {
             true => self.close_agent(out),
             false => self.leads.extend(self.agent.take()),
         }
-        self.created.push((self.job, created));
+        let job = self.job;
+        self.created.push(CreatedPart { job, created });
         let spec = self.spec.take();
         if self.first.is_none() {
             self.first = spec.map(|mut spec| {

@@ -4,12 +4,13 @@
 //! streams, there is a connection to it from the start.
 
 use super::actions::Actions;
+use super::creation::CreatedPart;
 use super::interface::{Action, StepdIdx};
 use minicbor::bytes::ByteVec;
 use muster_model::hostlist;
 use muster_model::ids::{JobId, StepId, StepNo};
 use muster_model::tree;
-use muster_proto::step::{Attach, FromStepd, StepCreated, StepNode, ToStepd};
+use muster_proto::step::{Attach, FromStepd, StepNode, ToStepd};
 use muster_proto::version::Versions;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -46,7 +47,7 @@ struct StepNodeState {
 
 /// The part of a step that is in one component of a heterogeneous job; mostly there is one.
 #[derive(Debug)]
-struct Part {
+struct StepPart {
     job: JobId,
     step: StepNo,
     /// Indices of its nodes.
@@ -57,7 +58,7 @@ struct Part {
     wires: Vec<String>,
 }
 
-impl Part {
+impl StepPart {
     fn is_tree(&self) -> bool {
         self.nodes.len() > self.width
     }
@@ -92,7 +93,7 @@ pub(super) struct Nodes {
     #[cfg(test)]
     pub(super) plant: Option<PlantedBug>,
     nodes: Vec<StepNodeState>,
-    parts: Vec<Part>,
+    parts: Vec<StepPart>,
     /// How many parts were begun to be connected.
     begun: usize,
     peers: Vec<Peer>,
@@ -109,11 +110,22 @@ pub(super) struct Nodes {
     recorded: bool,
 }
 
+/// A message that came up a tree, as [`FromStepd::Up`] has it.
+struct PassedUp {
+    /// The node's position in its part of the step.
+    position: u32,
+    /// The number of the message among the node's.
+    number: u64,
+    /// How many of srun's messages the node has.
+    acknowledged: u64,
+    message: FromStepd,
+}
+
 impl Nodes {
     /// Sets the nodes of all parts, none of which is connected. `next_stepd` is the first number for a connection.
-    pub(super) fn set_parts(&mut self, parts: Vec<(JobId, StepCreated)>, next_stepd: u32) {
+    pub(super) fn set_parts(&mut self, parts: Vec<CreatedPart>, next_stepd: u32) {
         self.next_stepd = next_stepd;
-        for (number, (job, created)) in parts.into_iter().enumerate() {
+        for (number, CreatedPart { job, created }) in parts.into_iter().enumerate() {
             let first = self.nodes.len();
             let width = created.tree_width();
             self.meshed |= !created.wires.is_empty();
@@ -127,7 +139,7 @@ impl Nodes {
                     unseen: 0,
                     acknowledged: 0,
                 }));
-            self.parts.push(Part {
+            self.parts.push(StepPart {
                 job,
                 step: created.step,
                 nodes: first..self.nodes.len(),
@@ -374,7 +386,7 @@ impl Nodes {
             let message = ToStepd::Down(number, Box::new(message.clone()));
             out.push(Action::SendStepds(heads, message));
         }
-        if self.parts.iter().any(Part::is_tree) {
+        if self.parts.iter().any(StepPart::is_tree) {
             self.sent_bytes += weight(&message);
             self.sent.push_back((part, message.clone()));
         }
@@ -404,8 +416,13 @@ impl Nodes {
                     acknowledged,
                     message,
                 } => {
-                    let up = (position, number, acknowledged);
-                    self.take_up(out, (stepd, head), up, *message, &mut events);
+                    let passed = PassedUp {
+                        position,
+                        number,
+                        acknowledged,
+                        message: *message,
+                    };
+                    events.extend(self.take_up(out, stepd, head, passed));
                 }
                 FromStepd::Closed => {
                     self.nodes[head].closed = true;
@@ -423,23 +440,25 @@ impl Nodes {
         events
     }
 
-    /// Processes the header of a message from a node in a tree: its position, the number of the message, and how many
-    /// of srun's messages it has.
+    /// Processes a message from a node in the tree whose first node is `head`. It may be a duplicate.
     fn take_up(
         &mut self,
         out: &mut Actions,
-        (stepd, head): (StepdIdx, usize),
-        (position, number, acknowledged): (u32, u64, u64),
-        message: FromStepd,
-        events: &mut Vec<NodeEvent>,
-    ) {
+        stepd: StepdIdx,
+        head: usize,
+        passed: PassedUp,
+    ) -> Option<NodeEvent> {
+        let PassedUp {
+            position,
+            number,
+            acknowledged,
+            message,
+        } = passed;
         let of_part = self.parts[self.nodes[head].part].nodes.clone();
         let at = |position: u32| {
             Some(of_part.start + position as usize).filter(|at| of_part.contains(at))
         };
-        let Some(from) = at(position) else {
-            return;
-        };
+        let from = at(position)?;
         let node = &mut self.nodes[from];
         node.acknowledged = node.acknowledged.max(acknowledged);
         let is_next = number == node.received;
@@ -447,7 +466,7 @@ impl Nodes {
         let is_next = is_next || self.plant == Some(PlantedBug::TakesRepeated);
         // A duplicate, or a message after a lost one; both will be sent again.
         if !is_next {
-            return;
+            return None;
         }
         node.received += 1;
         node.unseen += match &message {
@@ -461,13 +480,12 @@ impl Nodes {
             out.push(Action::SendStepds(vec![stepd], seen));
         }
         match message {
-            FromStepd::Closed | FromStepd::Acknowledged | FromStepd::Over => {}
+            FromStepd::Closed | FromStepd::Acknowledged | FromStepd::Over => None,
             FromStepd::Lost(position) => {
-                if let Some(lost) = at(position) {
-                    events.extend(self.node_lost(lost));
-                }
+                let lost = at(position)?;
+                self.node_lost(lost)
             }
-            message => events.push(NodeEvent::Message(from, message)),
+            message => Some(NodeEvent::Message(from, message)),
         }
     }
 

@@ -6,7 +6,7 @@ use super::interface::Event;
 use super::nodes::NodeEvent;
 use super::nodes::Nodes;
 use super::output::Outputs;
-use super::tasks::{self, Tasks};
+use super::tasks::Tasks;
 use super::transition::SrunStateEvent;
 use crate::signals::{SIGCONT, SIGKILL, SIGTERM};
 use muster_model::batching::BatchDelay;
@@ -398,7 +398,7 @@ impl ActiveStep {
     /// The status of the step, and the exit code that it gives.
     pub(super) fn exit(&self) -> (ExitStatus, u8) {
         let (mut exit, mut code) = match self.failed {
-            Some(exit) => (exit, tasks::code(exit)),
+            Some(exit) => (exit, exit.shell_code()),
             None => self.tasks.worst(),
         };
         // The end of a task is not reported if the task could not be started, or its step was ended before.

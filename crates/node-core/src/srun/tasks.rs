@@ -139,7 +139,7 @@ impl Tasks {
         self.lives
             .iter()
             .filter_map(|l| match l {
-                Life::Exited(exit) => Some((*exit, code(*exit))),
+                Life::Exited(exit) => Some((*exit, exit.shell_code())),
                 Life::Waiting | Life::Running => None,
             })
             .max_by_key(|(_, code)| *code)
@@ -154,15 +154,6 @@ pub(super) struct ExitLine {
     pub(super) text: String,
     /// The tasks succeeded: only `-v` shows the line.
     pub(super) success: bool,
-}
-
-/// srun's exit code for a task's status: 128 and the signal's number, or the code.
-pub(super) fn code(exit: ExitStatus) -> u32 {
-    if exit.signal != 0 {
-        128 + exit.signal
-    } else {
-        exit.code
-    }
 }
 
 fn named(tasks: &[u32]) -> String {
@@ -240,6 +231,9 @@ mod tests {
         assert_eq!(how(exit(0, 9), true), "Out Of Memory");
         assert_eq!(how(exit(0, 9), false), "Killed");
         assert_eq!(how(exit(0, 34), false), "Signal 34");
-        assert_eq!((code(exit(2, 0)), code(exit(0, 15))), (2, 143));
+        assert_eq!(
+            (exit(2, 0).shell_code(), exit(0, 15).shell_code()),
+            (2, 143)
+        );
     }
 }

@@ -8,14 +8,6 @@ use crate::exit_status::OUT_OF_MEMORY;
 use crate::signals::SIGTERM;
 use muster_model::job::{ExitStatus, JobState, StepEnd};
 
-/// The greater, the worse: a step has the status of its worst task.
-fn weight(exit: &ExitStatus) -> u32 {
-    match exit.signal {
-        0 => exit.code,
-        signal => 128 + signal,
-    }
-}
-
 impl Step {
     /// Whether the step has finished. Sends the last messages when they are due.
     pub(super) fn is_done(&mut self, out: &mut Actions) -> bool {
@@ -55,7 +47,7 @@ impl Step {
             .tasks
             .iter()
             .filter_map(|t: &Task| t.exit)
-            .max_by_key(weight);
+            .max_by_key(|exit| exit.shell_code());
         let was_ended = self.phase.was_ended();
         let exit = self.failed.or(worst).unwrap_or(ExitStatus {
             code: u32::from(self.tasks.is_empty() && !was_ended),

@@ -3,7 +3,7 @@
 
 use super::actions::Actions;
 use super::interface::{Action, HostCommand, HostEvent};
-use super::step::{Step, Task};
+use super::step::{PendingAbort, Step, Task};
 use crate::messages::StepOrder;
 use muster_model::job::ExitStatus;
 use muster_proto::step::{FromStepd, ProgramKind};
@@ -224,8 +224,9 @@ impl Step {
             line: Some(line),
         };
         self.up.send(failed, out);
-        let at = out.after(ABORT_WAIT_MS);
-        self.timers.abort_at.get_or_insert((at, exit));
+        let at_ms = out.after(ABORT_WAIT_MS);
+        let abort = PendingAbort { at_ms, exit };
+        self.timers.abort.get_or_insert(abort);
     }
 
     /// A task has ended: whether the others would wait for it for ever, which srun then prints.

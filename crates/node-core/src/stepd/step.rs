@@ -56,14 +56,23 @@ pub(super) struct Timers {
     kill_at: Option<u64>,
     /// The step ends without waiting for its peers.
     pub(super) give_up_at: Option<u64>,
-    /// After an abort of a task, the tasks of this node end at this time, unless srun has ended the step before.
-    pub(super) abort_at: Option<(u64, ExitStatus)>,
+    /// After an abort of a task, the end of the tasks of this node, unless srun has ended the step before.
+    pub(super) abort: Option<PendingAbort>,
+}
+
+/// The end of a node's tasks because one of them has aborted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PendingAbort {
+    /// When they end, in milliseconds of the monotonic clock.
+    pub(super) at_ms: u64,
+    /// The step's status then.
+    pub(super) exit: ExitStatus,
 }
 
 impl Timers {
     /// The earliest of these times.
     pub(super) fn first(&self) -> Option<u64> {
-        let abort_at = self.abort_at.map(|(at, _)| at);
+        let abort_at = self.abort.map(|abort| abort.at_ms);
         [
             self.hello_by,
             self.time_limit,
@@ -490,7 +499,7 @@ impl Step {
             return;
         }
         self.failed = Some(exit);
-        self.timers.abort_at = None;
+        self.timers.abort = None;
         self.begin_end(out);
         self.timers.kill_at = None;
         out.push(Action::SignalTasks(SIGKILL));
@@ -518,10 +527,10 @@ impl Step {
             self.timers.kill_at = None;
             out.push(Action::SignalTasks(SIGKILL));
         }
-        if let Some((at, exit)) = self.timers.abort_at
-            && out.has_come(Some(at))
+        if let Some(PendingAbort { at_ms, exit }) = self.timers.abort
+            && out.has_come(Some(at_ms))
         {
-            self.timers.abort_at = None;
+            self.timers.abort = None;
             self.fail(exit, out);
         }
         if out.has_come(self.up.adoption_by) {

@@ -9,7 +9,7 @@ use super::replies::{self, Outbox};
 use super::socket::Socket;
 use super::{ClientInput, Input};
 use crate::descriptors::SrunStdio;
-use crate::relay::control::JobAgent;
+use crate::messages::agent_relay::JobAgent;
 use crate::sys;
 use muster_channel::admission::NoRoom;
 use muster_model::ids::JobId;

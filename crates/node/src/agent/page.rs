@@ -2,7 +2,7 @@
 //! not named.
 
 use crate::info;
-use crate::relay::control::AgentPage;
+use crate::messages::agent_relay::AgentPage;
 use muster_model::time::Timestamp;
 use muster_node_core::agent::view::AgentCounts;
 use std::fmt::Write as _;

@@ -3,8 +3,9 @@
 
 use super::Input;
 use super::listener::{Caller, CallerOf, Server};
-use crate::relay::STRANGER_MAX;
-use crate::relay::control::{AgentPage, Control, JobAgent, ToAgent, ToRelay};
+use crate::messages::agent_relay::{
+    AgentPage, Control, JobAgent, STRANGER_MAX, ToAgent, ToRelay,
+};
 use muster_channel::SECRET;
 use muster_node_core::agent::{ChannelPeer, ChannelTarget};
 use muster_proto::frame;
@@ -29,7 +30,7 @@ pub(super) struct Question {
     pub(super) number: u64,
     pub(super) credential: JobCredential,
     link: RelayLink,
-    place: Place,
+    place: AnswerPermit,
 }
 
 /// A question about the agent itself.
@@ -38,7 +39,7 @@ pub(super) struct PageQuestion {
     number: u64,
     pub(super) page: AgentPage,
     link: RelayLink,
-    place: Place,
+    place: AnswerPermit,
 }
 
 impl PageQuestion {
@@ -55,7 +56,7 @@ impl PageQuestion {
 }
 
 /// A place for one message of the relay among [`VERIFIED_MAX`].
-type Place = OwnedSemaphorePermit;
+type AnswerPermit = OwnedSemaphorePermit;
 
 /// The link to the relay. Clones share it.
 #[derive(Clone, Debug)]
@@ -77,7 +78,7 @@ struct ExpectedPeer {
 pub(super) struct ClosedRelayConn {
     pub(super) number: u64,
     link: RelayLink,
-    _place: Place,
+    _place: AnswerPermit,
 }
 
 impl ClosedRelayConn {
@@ -98,7 +99,7 @@ impl RelayLink {
     }
 
     /// A place for the next message, once one is free.
-    async fn place(&self) -> io::Result<Place> {
+    async fn place(&self) -> io::Result<AnswerPermit> {
         let place = Arc::clone(&self.places).acquire_owned().await;
         place.map_err(io::Error::other)
     }
@@ -108,7 +109,7 @@ impl RelayLink {
     }
 
     /// Sends an answer. If the relay has no room for it, the answer keeps its place until there is.
-    fn send(&self, answer: ToRelay, place: Place) {
+    fn send(&self, answer: ToRelay, place: AnswerPermit) {
         match self.control.send(&answer, None) {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                 let control = self.control.clone();
@@ -244,13 +245,13 @@ async fn serve(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::relay::control;
+    use crate::messages::agent_relay;
     use muster_channel::CREDENTIAL_BYTES_MAX;
     use muster_model::ids::JobId;
 
     /// A link, and the relay's end of it.
     fn link() -> (RelayLink, OwnedFd) {
-        let (of_relay, of_agent) = control::pair().unwrap();
+        let (of_relay, of_agent) = agent_relay::pair().unwrap();
         (RelayLink::new(of_agent).unwrap(), of_relay)
     }
 

@@ -1,11 +1,11 @@
 //! The agent's requests to its supervisor, mainly for connections. See
-//! [`crate::supervisor::lines`].
+//! [`crate::messages::agent_supervisor`].
 
 use super::Input;
 use super::order_link::OrderLink;
 use super::socket::Socket;
 use crate::credential::{self, Credential, SAID_MAX};
-use crate::supervisor::lines::{
+use crate::messages::agent_supervisor::{
     CONFIGURATION, LAUNCHER_EVENTS, LAUNCHER_ORDERS, RequestSender, SupervisorRequest, take_answer,
 };
 use crate::sys;

@@ -43,6 +43,7 @@ struct SignalTargets {
     below: Option<i32>,
     roots: Vec<i32>,
     processes: Vec<i32>,
+    /// When the search began.
     since_ms: u64,
 }
 
@@ -200,8 +201,7 @@ impl Search {
     }
 
     fn signal_found_by(&mut self, found: SignalTargets, signal: i32) {
-        let members = (&*found.roots, &*found.processes);
-        self.signal_members(found.of, members, (signal, found.since_ms));
+        self.signal_members(&found, signal);
         self.found.push(found);
     }
 
@@ -215,8 +215,14 @@ impl Search {
             self.groups.kill_steps(of.attempt, None);
         }
         let since_ms = sys::boot_ms();
-        let below = self.tree.below(roots);
-        self.signal_members(of, (&[], &below), (signal, since_ms));
+        let targets = SignalTargets {
+            of,
+            below: None,
+            roots: Vec::new(),
+            processes: self.tree.below(roots),
+            since_ms,
+        };
+        self.signal_members(&targets, signal);
     }
 
     pub(super) fn signal_step(
@@ -250,19 +256,21 @@ impl Search {
         if signal == libc::SIGKILL && self.groups.kill(of.attempt) && !of.is_roots {
             return;
         }
-        let below = self.tree.below(found);
-        self.signal_members(of, (found, &below), (signal, since_ms));
+        let targets = SignalTargets {
+            of,
+            below: None,
+            roots: found.to_vec(),
+            processes: self.tree.below(found),
+            since_ms,
+        };
+        self.signal_members(&targets, signal);
     }
 
-    /// Signals processes that were found to belong to a job, and their descendants, in a search
-    /// that began at `since_ms`. Numbers of this process's own children stay theirs until they are
-    /// collected; other numbers may have been reused meanwhile.
-    fn signal_members(
-        &self,
-        of: Members,
-        (roots, below): (&[i32], &[i32]),
-        (signal, since_ms): (i32, u64),
-    ) {
+    /// Signals processes that were found to belong to a job, and their descendants. Numbers of this
+    /// process's own children stay theirs until they are collected; other numbers may have been
+    /// reused since the search began.
+    fn signal_members(&self, targets: &SignalTargets, signal: i32) {
+        let (of, since_ms) = (targets.of, targets.since_ms);
         // Processes of root may have left their session.
         let signal_one = |pid: i32| match of.is_roots || !self.members.knows_sessions() {
             true => signal_foreign(pid, signal, since_ms),
@@ -270,13 +278,13 @@ impl Search {
         };
         // A found process may also be a member of the job's groups that descends from another
         // process.
-        for pid in roots {
+        for pid in &targets.roots {
             match !of.is_recovered && is_child(*pid) {
                 true => drop(sys::kill(*pid, signal)),
                 false => signal_one(*pid),
             }
         }
-        below.iter().copied().for_each(signal_one);
+        targets.processes.iter().copied().for_each(signal_one);
     }
 
     /// Finds the remaining processes of jobs without a known process.
@@ -418,8 +426,15 @@ impl Search {
             None => sys::session_of(*pid) == Some(remnant.daemon),
         });
         let known = remnant.killed.len();
-        self.signal_members(of, (&[], &all), (libc::SIGKILL, since_ms));
-        remnant.killed.extend(all);
+        let targets = SignalTargets {
+            of,
+            below: None,
+            roots: Vec::new(),
+            processes: all,
+            since_ms,
+        };
+        self.signal_members(&targets, libc::SIGKILL);
+        remnant.killed.extend(targets.processes);
         remnant.killed.len() != known
     }
 }

@@ -1,7 +1,7 @@
 //! Requests of HTTP at `SlurmdPort`: whether the node's daemons are there, and metrics. Anybody may ask, so what an answer costs is
 //! bounded: one question to the agent at a time, and an answer is given again for a second.
 
-use super::control::AgentPage;
+use crate::messages::agent_relay::AgentPage;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;

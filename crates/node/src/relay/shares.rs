@@ -1,7 +1,7 @@
 //! Limits the connections that a relay carries per client: each uses descriptors, of which other
 //! clients need some.
 
-use super::control::JobAgent;
+use crate::messages::agent_relay::JobAgent;
 use muster_channel::admission::ByteCount;
 use muster_channel::server::CARRIED;
 use muster_model::ids::JobId;

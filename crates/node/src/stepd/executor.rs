@@ -14,7 +14,7 @@ use crate::removal::Removal;
 use crate::step_links::StepClient;
 use crate::{now, reaping, stepd_log, sys};
 use muster_model::job::Usage;
-use muster_node_core::messages::{NextStep, RunningStep, StepdCommand, StepdEvent};
+use muster_node_core::messages::{AgentToStepd, NextStep, RunningStep, StepdCommand, StepdEvent};
 use muster_node_core::now::Now;
 use muster_node_core::stepd::{Action, ClientId, Event, Giver, Setup, StartedTasks, Stepd};
 use muster_proto::frame;
@@ -361,20 +361,28 @@ impl StepdExecutor {
         }
     }
 
-    /// Reads steps that the agent gives. All other messages must come from the launcher.
+    /// Reads steps that the agent gives. An agent that sends anything else is not read any more: all other messages must come
+    /// from the launcher.
     pub(super) fn read_agent(&mut self) {
         let Some(mut agent) = self.agent.take() else {
             return;
         };
-        let is_open = agent.read();
+        let mut is_open = agent.read();
         let mut given = Vec::new();
-        while let Ok(Some(command)) = agent.input.take() {
-            if let StepdCommand::StartStep(next) = command {
-                let streams = match next.order.direct {
-                    true => SrunStdio::take(&mut agent.descriptors),
-                    false => None,
-                };
-                given.push((next, streams));
+        loop {
+            match agent.input.take() {
+                Ok(Some(AgentToStepd::StartStep(next))) => {
+                    let streams = match next.order.direct {
+                        true => SrunStdio::take(&mut agent.descriptors),
+                        false => None,
+                    };
+                    given.push((next, streams));
+                }
+                Ok(None) => break,
+                Err(_) => {
+                    is_open = false;
+                    break;
+                }
             }
         }
         self.agent = Some(agent).filter(|_| is_open);

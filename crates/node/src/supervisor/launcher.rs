@@ -1,8 +1,8 @@
 //! Starts the launcher if none listens. The launcher continues when the supervisor ends.
 
-use super::lines;
 use crate::descriptors;
-use crate::launcher::{attach_frame, socket_path};
+use crate::messages::agent_supervisor;
+use crate::messages::launcher_socket::{attach_frame, socket_path};
 use crate::one_way_link::OneWayLink;
 use crate::options::AgentOptions;
 use crate::role::LAUNCHER_NAME;
@@ -59,7 +59,7 @@ pub(crate) fn connect(options: &AgentOptions) -> io::Result<LauncherLink> {
 }
 
 fn reach(options: &AgentOptions) -> io::Result<OwnedFd> {
-    lines::connect(&socket_path(&options.spool_dir))
+    agent_supervisor::connect(&socket_path(&options.spool_dir))
 }
 
 /// The program file from which a launcher or a probe is started.

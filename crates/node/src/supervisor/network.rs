@@ -1,8 +1,8 @@
 //! The supervisor's part of connections from other hosts: it creates the socket of `SlurmdPort` and
 //! the file by which processes identify this host, and starts the relay that serves the socket.
 
+use crate::messages::agent_relay;
 use crate::options::{AgentOptions, NetworkOptions};
-use crate::relay::control;
 use crate::role::{self, RELAY_NAME};
 use crate::sys;
 use anyhow::Context as _;
@@ -70,7 +70,7 @@ pub(super) fn start_relay(
     };
     let listener = listen(&options.network, port)
         .with_context(|| format!("cannot listen on port {port} (SlurmdPort)"))?;
-    let (of_relay, of_agent) = control::pair()?;
+    let (of_relay, of_agent) = agent_relay::pair()?;
     let start = role::Start {
         words: &[RELAY_NAME, &options.name],
         environment: Vec::new(),

@@ -2,9 +2,9 @@
 //! path, but chooses only what replaces `%n` and `%h` in the site's `SlurmdSpoolDir`: an agent that
 //! is taken over cannot lead root to another directory, or to one that is mounted there.
 
-use super::lines;
 use super::write_first;
 use crate::info;
+use crate::messages::agent_supervisor;
 use muster_proto::frame;
 use muster_proto::step::AgentRequest;
 use muster_proto::version::Versions;
@@ -119,7 +119,7 @@ impl PeerPlaces {
             return Err(refused());
         }
         let held = PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd()));
-        let connection = lines::connect(&held.join(name))?;
+        let connection = agent_supervisor::connect(&held.join(name))?;
         let greeting = Some(Versions::CLUSTER.greeting());
         let restricted = frame::encode(&AgentRequest::ServeNode(node.to_owned(), greeting));
         write_first(&connection, &restricted)?;

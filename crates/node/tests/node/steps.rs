@@ -11,7 +11,8 @@ use muster_model::time::TimeLimit;
 use muster_proto::frame;
 use muster_proto::node::{Order, Report};
 use muster_proto::step::{
-    AgentReply, AgentRequest, FromStepd, StdinTask, StepCreated, StepSpec, TaskNumbers, ToStepd,
+    AgentReply, AgentRequest, FromStepd, Process, StdinTask, StepCreated, StepSpec, TaskNumbers,
+    ToStepd,
 };
 use muster_trust::{JobKeyUse, derive_job_key};
 use std::collections::BTreeMap;
@@ -466,7 +467,7 @@ fn srun_gone() {
     let mut srun = Srun::ask(&node, s).connect();
     srun.started();
     // The shell must have set its trap before it is told to end.
-    let pid = nix::unistd::Pid::from_raw(i32::try_from(inspect(&node, 1)[0].0).unwrap());
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(inspect(&node, 1)[0].pid).unwrap());
     wait_for_child(pid);
     drop(srun);
     let end = step_end(&mut node, 1, 0);
@@ -488,8 +489,6 @@ fn wait_for_child(pid: nix::unistd::Pid) {
 }
 
 /// A process: its number, its step, and for a task its numbers.
-type Process = (u32, StepNo, Option<TaskNumbers>);
-
 /// The only node's task of this number.
 fn task(number: u32) -> TaskNumbers {
     TaskNumbers {
@@ -640,17 +639,17 @@ fn listed() {
         assert!(matches!(up, FromStepd::Stdout { .. }));
     }
     let list = inspect(&node, 1);
-    assert!(
-        list.contains(&(pids[0], StepNo(0), Some(task(0)))),
-        "{list:?}"
-    );
-    assert!(
-        list.contains(&(pids[1], StepNo(0), Some(task(1)))),
-        "{list:?}"
-    );
+    for (pid, number) in pids.iter().zip(0..) {
+        let process = Process {
+            pid: *pid,
+            step: StepNo(0),
+            task: Some(task(number)),
+        };
+        assert!(list.contains(&process), "{list:?}");
+    }
     let batch = list
         .iter()
-        .filter(|p| p.1 == StepNo::BATCH && p.2.is_some());
+        .filter(|p| p.step == StepNo::BATCH && p.task.is_some());
     assert_eq!(batch.count(), 1);
 }
 

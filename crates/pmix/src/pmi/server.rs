@@ -3,7 +3,7 @@
 //! the other nodes at each barrier, and the published names.
 
 use super::protocol::{Dialect, Request, Talk, mapping};
-use super::spawn::{Asked, Origin};
+use super::spawn::{Origin, SpawnCommand};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use muster_model::limits::FRAME_BYTES_MAX;
@@ -50,7 +50,7 @@ pub(crate) enum Action {
     /// A request to the name keeper.
     Ask(Name),
     /// A local task asks to spawn processes.
-    Spawn(usize, Asked),
+    Spawn(usize, SpawnCommand),
 }
 
 /// A question about a name; its asker is a local task.
@@ -100,7 +100,7 @@ pub(crate) struct Client {
     /// The node attribute that the task waits for.
     awaits: Option<String>,
     /// A spawn request that the task has sent in part.
-    asking: Asked,
+    asking: SpawnCommand,
 }
 
 /// The server of one node.

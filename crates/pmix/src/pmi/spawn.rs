@@ -7,7 +7,7 @@ use crate::upcall::App;
 
 /// Processes that a task asks to spawn.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Asked {
+pub(crate) struct SpawnCommand {
     /// The programs.
     pub(crate) apps: Vec<App>,
     /// Initial keys of the new step.
@@ -16,7 +16,7 @@ pub(crate) struct Asked {
     pub(crate) unfinished: bool,
 }
 
-impl Asked {
+impl SpawnCommand {
     /// Adds the contents of a request.
     pub(crate) fn add(&mut self, request: &Request, dialect: Dialect) {
         match dialect {
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn both_protocols_ask_for_the_same() {
-        let mut one = Asked::default();
+        let mut one = SpawnCommand::default();
         let first = "mcmd=spawn\nnprocs=2\nexecname=./a\ntotspawns=2\nspawnssofar=1\nargcnt=1\narg1=x y\n\
                      preput_num=1\npreput_key_0=PORT\npreput_val_0=tag=3\ninfo_num=1\ninfo_key_0=wdir\n\
                      info_val_0=/tmp\nendcmd\n";
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(one.apps[0].work_dir.as_deref(), Some("/tmp"));
         let body = "cmd=spawn;ncmds=2;preputcount=1;ppkey0=PORT;ppval0=tag=3;subcmd=./a;maxprocs=2;argc=1;\
                     argv0=x y;infokeycount=1;infokey0=wdir;infoval0=/tmp;subcmd=b;maxprocs=1;argc=0;infokeycount=0;";
-        let mut two = Asked::default();
+        let mut two = SpawnCommand::default();
         two.add(
             &request(Dialect::Two, &format!("{:>6}{body}", body.len())),
             Dialect::Two,

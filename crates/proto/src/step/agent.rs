@@ -1,6 +1,6 @@
-//! srun, sstat, scontrol and agents with an agent: what they ask, and what it answers.
+//! Requests of srun, sstat, scontrol and agents to an agent, and its replies.
 
-use super::{NodeEnd, StepCreated, StepLaunch, StepShare, StepSpec};
+use super::{NodeEnd, Process, StepCreated, StepLaunch, StepShare, StepSpec};
 use crate::frame::Message;
 use crate::version::Greeting;
 use minicbor::bytes::ByteVec;
@@ -87,7 +87,7 @@ pub enum AgentRequest {
         #[n(0)]
         job: JobId,
     },
-    /// What the steps of a job use here now (`sstat`).
+    /// The current usage of a job's steps here (`sstat`).
     #[n(5)]
     Measure {
         /// The job.
@@ -205,12 +205,12 @@ pub enum AgentReply {
     /// Done. After `Created`: the step is over on all its nodes.
     #[n(4)]
     Done,
-    /// To `Inspect`: of each process its number, its step, and for a task its numbers.
+    /// To `Inspect`.
     #[n(5)]
-    Processes(#[n(0)] Vec<(u32, StepNo, Option<TaskNumbers>)>),
+    Processes(#[n(0)] Vec<Process>),
     /// To `Measure`.
     #[n(6)]
-    Measured(#[n(0)] Vec<(StepNo, Usage)>),
+    Measured(#[n(0)] Vec<MeasuredStep>),
     /// To `TakeStepNumber`.
     #[n(260)]
     StepNumber {
@@ -249,4 +249,16 @@ pub struct TaskNumbers {
     /// Among all of the step.
     #[n(1)]
     pub global: u32,
+}
+
+/// The usage of a step's tasks on a node.
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
+#[valid(max_bytes = NOTE_BYTES_MAX)]
+pub struct MeasuredStep {
+    /// The step.
+    #[n(0)]
+    pub step: StepNo,
+    /// Its usage.
+    #[n(1)]
+    pub usage: Usage,
 }

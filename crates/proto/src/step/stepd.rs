@@ -56,11 +56,11 @@ pub enum ToStepd {
     /// In a tree: srun is gone.
     #[n(16)]
     Left,
-    /// Nothing, in the place of what is for others.
+    /// Nothing, in the place of a message for others.
     #[n(17)]
     Nothing,
-    /// First message of sattach: the step's key, and which version the sender speaks. Output and exits of tasks follow, and what
-    /// is sent as [`ToStepd::Stdin`] goes to tasks that srun's input goes to. srun's connection is another one.
+    /// First message of sattach: the step's key, and which version the sender speaks. Output and exits of tasks follow, and
+    /// input that is sent as [`ToStepd::Stdin`] goes to the tasks that srun's input goes to. srun's connection is another one.
     #[n(400)]
     Read(#[n(0)] ByteVec, #[n(1)] Option<Greeting>),
     /// From a new launcher, after the control channel to the former one was lost: this connection takes its place. Accepted only from a process of the daemon's own user.

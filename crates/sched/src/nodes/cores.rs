@@ -12,13 +12,13 @@ struct FreeGranules {
     place: usize,
     free: u32,
     /// The part of the job's memory and devices that lies in other domains.
-    far: Far,
+    far: ResourceDistance,
 }
 
 /// Whether a job's devices and memory are far from some CPUs. Devices count more, because far
 /// memory is reachable and only slower.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Far {
+pub(crate) struct ResourceDistance {
     pub(crate) devices: bool,
     pub(crate) memory: bool,
 }
@@ -29,7 +29,7 @@ pub(crate) fn pick(
     class: &NodeClass,
     free: &CpuSet,
     cpus: u32,
-    far: impl Fn(u32, u32) -> Far,
+    far: impl Fn(u32, u32) -> ResourceDistance,
 ) -> CpuSet {
     let granule = class.granule.max(1);
     if granule == 1 && cpus == free.len() {
@@ -57,7 +57,7 @@ pub(crate) fn pick(
     let far_of = |place: usize| {
         let first = u32::try_from(place).unwrap_or(0) * width;
         match all {
-            1 => Far::default(),
+            1 => ResourceDistance::default(),
             _ => far(first, first + width),
         }
     };
@@ -67,7 +67,7 @@ pub(crate) fn pick(
         // list of all, which may contain hundreds if the configuration gives only CPU counts.
         let enough = (0..all).map(free_of).filter(|(_, free)| *free >= want);
         let mut ranked = enough.map(|(place, free)| ((far_of(place), free), place));
-        if let Some(place) = first_least(&mut ranked, &(Far::default(), want)) {
+        if let Some(place) = first_least(&mut ranked, &(ResourceDistance::default(), want)) {
             take(&mut out, place, want);
             return out;
         }
@@ -294,9 +294,11 @@ mod tests {
 
     fn picked(taken: &[u32], cpus: u32) -> Vec<u32> {
         let class = epyc();
-        pick(&class, &without(&class, taken), cpus, |_, _| Far::default())
-            .iter()
-            .collect()
+        pick(&class, &without(&class, taken), cpus, |_, _| {
+            ResourceDistance::default()
+        })
+        .iter()
+        .collect()
     }
 
     #[test]
@@ -343,7 +345,7 @@ mod tests {
     #[test]
     fn devices_draw_their_jobs() {
         let class = epyc();
-        let far = |first, _| Far {
+        let far = |first, _| ResourceDistance {
             devices: first != 20,
             memory: false,
         };
@@ -369,10 +371,10 @@ mod tests {
         let class = counted(512);
         let mut free = CpuSet::first(512);
         (0..70).for_each(|cpu| free.remove(cpu));
-        let chosen = |n| pick(&class, &free, n, |_, _| Far::default());
+        let chosen = |n| pick(&class, &free, n, |_, _| ResourceDistance::default());
         assert_eq!(chosen(1).iter().collect::<Vec<_>>(), [70]);
         assert_eq!(chosen(3).iter().collect::<Vec<_>>(), [70, 71, 72]);
-        let near = |first, _| Far {
+        let near = |first, _| ResourceDistance {
             devices: first != 300,
             memory: false,
         };
@@ -405,7 +407,9 @@ mod tests {
     fn of_several_sockets_those_that_are_near_each_other() {
         let class = ring();
         let picked = |taken: &[u32], cpus| -> Vec<u32> {
-            let chosen = pick(&class, &without(&class, taken), cpus, |_, _| Far::default());
+            let chosen = pick(&class, &without(&class, taken), cpus, |_, _| {
+                ResourceDistance::default()
+            });
             chosen.iter().collect()
         };
         assert_eq!(picked(&[4], 8), [0, 1, 2, 3, 8, 9, 10, 11]);
@@ -423,7 +427,7 @@ mod tests {
             let class = epyc();
             let free = without(&class, &taken);
             prop_assume!(free.len() >= cpus);
-            let chosen = pick(&class, &free, cpus, |_, _| Far::default());
+            let chosen = pick(&class, &free, cpus, |_, _| ResourceDistance::default());
             prop_assert_eq!(chosen.len(), cpus);
             prop_assert!(free.is_superset(&chosen));
             let of = |set: u32| (0..8).filter(move |d| set & (1 << d) != 0);

@@ -7,7 +7,7 @@ mod sets;
 use self::sets::Socket;
 pub(crate) use self::sets::{SocketNeed, SocketSets};
 use crate::nodes::class::{GresCount, NodeClass, whole_granules};
-use crate::nodes::cores::{self, Far};
+use crate::nodes::cores::{self, ResourceDistance};
 use crate::nodes::room::{Detail, NearbyDevices, Nearness, Want};
 use muster_model::cpuset::CpuSet;
 use std::ops::Range;
@@ -37,7 +37,9 @@ fn take(class: &NodeClass, sockets: &[&Socket], cpus: u32) -> CpuSet {
     let (mut left, mut out) = (cpus.div_ceil(granule), CpuSet::default());
     for socket in order {
         let part = left.div_ceil(others).min(socket.room / granule);
-        let picked = cores::pick(class, &socket.free, part * granule, |_, _| Far::default());
+        let picked = cores::pick(class, &socket.free, part * granule, |_, _| {
+            ResourceDistance::default()
+        });
         out.union_with(&picked);
         (left, others) = (left - part, others - 1);
     }
@@ -51,7 +53,7 @@ pub(crate) fn pick_in_turn(
     free: &CpuSet,
     cpus: u32,
     each: u32,
-    far: impl Fn(u32, u32) -> Far,
+    far: impl Fn(u32, u32) -> ResourceDistance,
 ) -> CpuSet {
     let granule = class.granule.max(1);
     let mut sockets: Vec<(CpuSet, u32, u32)> = sockets_of(class)

@@ -19,7 +19,7 @@ const WAYS_MAX: usize = 256;
 
 /// A number of devices on a node, and the tasks that it fits with them.
 #[derive(Clone)]
-struct Way {
+struct DeviceOption {
     share: JobShare,
     least: u32,
     most: u32,
@@ -43,7 +43,7 @@ struct Remaining {
 }
 
 struct Ways {
-    by_node: Vec<Vec<Way>>,
+    by_node: Vec<Vec<DeviceOption>>,
     beyond: Vec<Beyond>,
     tasks: u64,
     steps: u64,
@@ -77,7 +77,7 @@ impl<G: NodeSource> Search<'_, G> {
         if all_fit(&picks) {
             return Some(picks);
         }
-        let mut by_node: Vec<Vec<Way>> = Vec::with_capacity(chosen.len());
+        let mut by_node: Vec<Vec<DeviceOption>> = Vec::with_capacity(chosen.len());
         for (at, c) in chosen.iter().enumerate() {
             let (pick, detail) = (&picks[at], &details[at]);
             let same = at > 0
@@ -122,7 +122,13 @@ impl<G: NodeSource> Search<'_, G> {
     }
 
     /// The devices that a node may give, nearest to an even distribution first.
-    fn ways(&self, c: &Candidate, even: &Pick, class: &NodeClass, detail: &Detail) -> Vec<Way> {
+    fn ways(
+        &self,
+        c: &Candidate,
+        even: &Pick,
+        class: &NodeClass,
+        detail: &Detail,
+    ) -> Vec<DeviceOption> {
         let d = self.demand;
         let (from, to) = match d.tasks {
             Some(tasks) => (1, c.most.min(tasks)),
@@ -151,7 +157,7 @@ impl<G: NodeSource> Search<'_, G> {
             let sets = sets.or_insert_with(|| d.socket_sets(class, detail, &pick(from)));
             let need = |tasks| d.socket_need(class, &pick(tasks));
             let (least, most) = sets.as_ref()?.range(from..=to, need)?;
-            Some(Way { share, least, most })
+            Some(DeviceOption { share, least, most })
         };
         let ways = shares.into_iter().filter_map(&mut way).collect();
         let tries = known.values().flatten().map(SocketSets::tries);
@@ -187,7 +193,7 @@ fn shares_up_to(most: &JobShare) -> Vec<JobShare> {
 }
 
 impl Ways {
-    fn new(by_node: Vec<Vec<Way>>, tasks: u64) -> Ways {
+    fn new(by_node: Vec<Vec<DeviceOption>>, tasks: u64) -> Ways {
         let mut beyond = vec![Beyond::default(); by_node.len() + 1];
         for (i, ways) in by_node.iter().enumerate().rev() {
             let mut all = beyond[i + 1].clone();
@@ -210,7 +216,7 @@ impl Ways {
 
     /// Finds a way for each node such that together they give all devices and fit all tasks; also
     /// returns the number of steps, at most `most`.
-    fn find(mut self, share: JobShare, most: u64) -> (Option<Vec<Way>>, u64) {
+    fn find(mut self, share: JobShare, most: u64) -> (Option<Vec<DeviceOption>>, u64) {
         let mut found = Vec::new();
         let left = Remaining {
             share,
@@ -258,7 +264,7 @@ impl Ways {
 }
 
 /// The picks with these devices, and with numbers of tasks that change as little as possible.
-fn with_tasks(mut picks: Vec<Pick>, ways: &[Way], tasks: u64) -> Vec<Pick> {
+fn with_tasks(mut picks: Vec<Pick>, ways: &[DeviceOption], tasks: u64) -> Vec<Pick> {
     for (pick, way) in picks.iter_mut().zip(ways) {
         pick.share = way.share;
         pick.tasks = pick.tasks.clamp(way.least, way.most);

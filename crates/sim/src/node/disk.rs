@@ -4,8 +4,8 @@
 use crate::random::Random;
 use muster_model::ids::{AttemptStep, JobAttempt};
 use muster_model::job::StepEnd;
-use muster_node_core::launcher::Records;
 use muster_node_core::launcher::interface::Failure;
+use muster_node_core::launcher::{Records, StepResult};
 use muster_node_core::messages::KeptEntries;
 use std::collections::BTreeMap;
 
@@ -53,7 +53,7 @@ pub(crate) struct Disk {
     /// The controller's key, as it was seen first.
     pub(crate) controller_key: Option<Vec<u8>>,
     /// Files that tell how steps ended.
-    pub(crate) results: BTreeMap<AttemptStep, (StepEnd, KeptEntries)>,
+    pub(crate) results: BTreeMap<AttemptStep, StepResult>,
 }
 
 impl Disk {
@@ -125,8 +125,8 @@ impl Disk {
     ) -> bool {
         let is_written = self.fault_at(now).is_none();
         if is_written {
-            self.results
-                .insert(AttemptStep::new(attempt, step), (end, kept));
+            let result = StepResult { end, kept };
+            self.results.insert(AttemptStep::new(attempt, step), result);
         }
         is_written
     }

@@ -14,7 +14,7 @@ use muster_node_core::agent::{
     self, Agent, AgentConfig, ClientRequest, ConnId, RequestId, StdioId, StepdChannelId, Timer,
 };
 use muster_node_core::binding::Machine;
-use muster_node_core::messages::{LauncherCommand, LauncherEvent, StepdCommand};
+use muster_node_core::messages::{AgentToStepd, LauncherCommand, LauncherEvent, StepdCommand};
 use muster_node_core::signals::{SIGCONT, SIGSTOP};
 use muster_proto::frame::Frames;
 use muster_proto::node::{NumberedReport, Order, Report, ToNode};
@@ -521,14 +521,13 @@ impl AgentExecutor<'_> {
         };
         let mut frames = Frames::default();
         frames.push(frame);
-        let Ok(Some(command)) = frames.take::<StepdCommand>() else {
+        let Ok(Some(AgentToStepd::StartStep(next))) = frames.take() else {
             return false;
         };
-        if let StepdCommand::StartStep(next) = &command {
-            let begun = (node, next.order.attempt, next.order.launch.step);
-            self.world.truth.begun.insert(begun, self.world.now);
-        }
-        let mut down = vec![Down::Command(Box::new(command), None)];
+        let begun = (node, next.order.attempt, next.order.launch.step);
+        self.world.truth.begun.insert(begun, self.world.now);
+        let command = Box::new(StepdCommand::StartStep(next));
+        let mut down = vec![Down::Command(command, None)];
         down.extend(streams.map(|link| self.world.step_network().pass(link)));
         self.send_down(node, channel, down)
     }

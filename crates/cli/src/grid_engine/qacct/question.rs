@@ -1,5 +1,5 @@
-//! What qacct asks of accounting: as much of its options as the controller can decide. Patterns, and fields that only the commands of
-//! Grid Engine know, are looked at in the answer.
+//! The query of qacct to accounting: as much of its options as the controller can decide. Patterns, and fields that only the
+//! commands of Grid Engine know, are checked in the answer.
 
 use super::{COLUMNS, DEPARTMENT, Owner, Window};
 use crate::grid_engine::{fits, is_pattern, selection, site};
@@ -23,7 +23,7 @@ pub(super) fn queries(
     if value("D").is_some_and(|pattern| !fits(pattern, DEPARTMENT)) {
         return Vec::new();
     }
-    // Who started within a window, or ended, was there within it.
+    // A job that started or ended within a window was there within it.
     let mut query = AcctQuery {
         start: window.0,
         end: window.1,
@@ -142,7 +142,7 @@ mod tests {
             ..base.clone()
         };
         assert_eq!(asked("-o root -q long.q -h n1"), [of]);
-        // Patterns, what is shown for nothing, and options without a value.
+        // Patterns, selections that match nothing, and options without a value.
         for line in ["", "-o ge*", "-g * -P NONE -q l*@n* -h NONE", "-o -g -P"] {
             assert_eq!(asked(line), std::slice::from_ref(&base), "{line}");
         }

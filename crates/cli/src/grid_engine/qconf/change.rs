@@ -1,5 +1,5 @@
-//! What qconf changes: users, lists of users, projects and shares, which are sacctmgr's here and become commands of it. All else is in
-//! files, and refused with the name of the file.
+//! Changes by qconf: users, lists of users, projects and shares, which are sacctmgr's here and become commands of it. All else is
+//! in files, and refused with the name of the file.
 
 use muster_conf::grid_engine::Mapping;
 use std::path::Path;

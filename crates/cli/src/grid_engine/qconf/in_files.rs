@@ -1,5 +1,5 @@
-//! What is in files that no command writes: parallel environments, complexes, host groups, attributes of hosts. qconf says which line of
-//! which file does what was asked for.
+//! Objects in files that no command writes: parallel environments, complexes, host groups, attributes of hosts. qconf prints the
+//! line to be written, and its file.
 
 use muster_conf::grid_engine::{Mapping, Per, Target};
 use std::io::Read as _;
@@ -11,8 +11,8 @@ const SGE_CONF: &str = "write into sge.conf beside slurm.conf";
 const NO_LINE: &str = "take out of sge.conf beside slurm.conf";
 const SLURM_CONF: &str = "write into slurm.conf, then scontrol reconfigure";
 
-/// What is to be written where, instead of what an option would change; `None` for options that are about something else, and where there
-/// is no more to say than the file. `complexes` are the names that there are.
+/// The line to be written, and its file, in place of an option's change; `None` for options that are about something else, and
+/// where there is no more to say than the file. `complexes` are the names that there are.
 ///
 /// # Errors
 /// A file cannot be read, or what it says cannot be.
@@ -186,7 +186,7 @@ fn complexes(table: &str, mapping: &Mapping, known: &[String]) -> String {
     }
 }
 
-/// What a complex is mapped to, as sge.conf has it.
+/// The target of a complex, as sge.conf has it.
 fn target_text(target: &Target) -> String {
     match target {
         Target::Gres(name, Per::Host) => format!("gres:{name}"),
@@ -198,7 +198,7 @@ fn target_text(target: &Target) -> String {
     }
 }
 
-/// What changes an attribute of another object than a queue.
+/// The command that changes an attribute of another object than a queue.
 fn attribute(values: &[String], mapping: &Mapping) -> Option<String> {
     let [object, name, value, instances, ..] = values else {
         return None;

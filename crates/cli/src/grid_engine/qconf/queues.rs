@@ -235,7 +235,7 @@ pub(super) fn fields(
     }
 }
 
-/// A field of a partition as it is, which the controller compares with what it has when the change arrives.
+/// A field of a partition as it is, which the controller compares with its own when the change arrives.
 fn as_read(partition: &PartitionConfig, key: &str) -> (String, String) {
     let value = match key {
         "Nodes" => compress(&partition.nodes),
@@ -310,8 +310,7 @@ fn hosts(value: &str) -> Result<String, String> {
 
 /// A new value of a list, after the operation that the first letter of an option names.
 ///
-/// # Errors
-/// What is to be added is there, or what is to go is not.
+/// # Errors An element to be added is there, or one to be removed is not.
 fn combined(
     operation: &str,
     name: &str,
@@ -349,12 +348,12 @@ fn combined(
 /// Names whose values are lists.
 const LISTS: [&str; 4] = ["hostlist", "user_lists", "projects", "xprojects"];
 
-/// Changes of queues, with what is known of them.
+/// Changes of queues, with the known partitions.
 struct QueueChanges<'a> {
     shown: &'a Shown,
     client: Client,
     who: String,
-    /// A change was refused because what it was made of has changed.
+    /// A change was refused because its basis has changed.
     is_outdated: bool,
 }
 

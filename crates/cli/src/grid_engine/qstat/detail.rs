@@ -29,7 +29,7 @@ use std::process::ExitCode;
 
 const BAR: &str = "==============================================================\n";
 
-/// What the texts about jobs are made of.
+/// The data of the texts about jobs.
 struct DetailSource<'s> {
     ctx: &'s Ctx,
     mapping: &'s Mapping,
@@ -38,7 +38,7 @@ struct DetailSource<'s> {
     measured: Measured,
     /// Environments of jobs whose caller may see them, by the first record of each.
     environments: HashMap<JobId, Environment>,
-    /// What is said of queues.
+    /// The messages about queues.
     messages: Vec<String>,
     /// Explanations of jobs that wait with a range of slots, by record.
     ranges: HashMap<JobId, Explanation>,
@@ -203,7 +203,7 @@ fn job(text: &mut String, records: &[&Job], source: &DetailSource<'_>) {
     reasons(text, records, source);
 }
 
-/// Who submitted the job, where and when, and how it is accounted.
+/// The owner of the job, where and when it was submitted, and how it is accounted.
 fn submission(text: &mut String, first: &Job, ctx: &Ctx, environment: Option<&Environment>) {
     let spec = &first.spec;
     let number = selection::number(first);
@@ -235,7 +235,7 @@ fn submission(text: &mut String, first: &Job, ctx: &Ctx, environment: Option<&En
     row("account", spec.comment.as_deref().unwrap_or("sge"));
 }
 
-/// What the options ask for, in Grid Engine's order.
+/// The requests of the options, in Grid Engine's order.
 fn request(text: &mut String, first: &Job, environment: Option<&Environment>) {
     let spec = &first.spec;
     let mut row = |key: &str, value: &str| row(text, key, value);
@@ -336,7 +336,7 @@ pub(super) fn given_path(job: &Job, which: Stdio) -> Option<String> {
         Stdio::Err => job.spec.stdio.stderr.as_deref(),
         Stdio::In => job.spec.stdio.stdin.as_deref(),
     };
-    // What qsub makes of a job without -o and -e.
+    // The file names that qsub gives a job without -o and -e.
     let usual = ["%x.o%j", "%x.o%A.%a", "%x.e%j", "%x.e%A.%a"];
     given.filter(|given| !usual.contains(given))?;
     JobRow::new(job, None).stdio_path(which)
@@ -480,7 +480,7 @@ fn reasons(text: &mut String, records: &[&Job], source: &DetailSource<'_>) {
     scheduling(text, source.messages.iter().cloned().chain(own));
 }
 
-/// What a job with a range of slots waits for, and when it would start with single numbers of them.
+/// The reasons of a job with a range of slots, and when it would start with single numbers of them.
 fn by_slots(job: &Job, explanation: &Explanation, source: &DetailSource<'_>) -> Vec<String> {
     let of_task = u64::from(job.spec.ask.cpus_of_task());
     let slots = |tasks: u32| u64::from(tasks) * of_task;

@@ -18,7 +18,7 @@ use std::fmt::{Display, Write as _};
 const SCHEMAS: &str =
     "http://arc.liv.ac.uk/repos/darcs/sge/source/dist/util/resources/schemas/qstat";
 
-/// Elements, each on a line and two blanks deeper than what it is in.
+/// Elements, each on a line and two blanks deeper than its parent.
 #[derive(Debug, Default)]
 struct Xml {
     text: String,
@@ -98,7 +98,7 @@ pub(super) fn unknown(missing: &[&str]) -> String {
     text + "</unknown_jobs>\n"
 }
 
-/// What all jobs wait for: `-j` without a job.
+/// The reasons of all waiting jobs: `-j` without a job.
 pub(super) fn waiting(jobs: &[Job], queues: &[Instance]) -> String {
     let mut xml = Xml::new();
     xml.root("message", "message", |xml| {
@@ -265,7 +265,7 @@ fn job(xml: &mut Xml, first: &Job, records: &[&Job]) {
     settings(xml, spec, records);
 }
 
-/// Who gets mails: the owner where nobody is named.
+/// The recipients of mails: the owner where nobody is named.
 fn addressees(xml: &mut Xml, spec: &JobSpec) {
     let named = spec.mail.as_ref().map(|(_, to)| to.as_str());
     let named = named.filter(|to| !to.is_empty());
@@ -363,7 +363,7 @@ fn requests(xml: &mut Xml, list: &str) {
     }
 }
 
-/// What is known of the environment in which the job was submitted.
+/// The known variables of the environment in which the job was submitted.
 fn variables(xml: &mut Xml, spec: &JobSpec) {
     let user = people::user_of_uid(spec.owner.uid);
     let mut all = Vec::new();
@@ -474,7 +474,7 @@ fn mail_options(spec: &JobSpec) -> u32 {
     bits.fold(0, |all, bit| all | bit)
 }
 
-/// Priority, kind, array, parallel environment, and what is always the same here.
+/// Priority, kind, array, parallel environment, and values that are always the same here.
 fn settings(xml: &mut Xml, spec: &JobSpec, records: &[&Job]) {
     let mark = |key| marks::value(spec, key);
     let array = records.iter().find_map(|job| job.spec.array.as_ref());

@@ -22,7 +22,7 @@ pub(super) struct View {
     pub(super) requests: bool,
     pub(super) each_task: bool,
     pub(super) each_slot: bool,
-    /// What steps use follows the line of a slot.
+    /// The use of steps follows the line of a slot.
     pub(super) steps: bool,
     pub(super) without_binding: bool,
 }
@@ -41,7 +41,7 @@ impl View {
     }
 }
 
-/// What lines about jobs are made of.
+/// The data of lines about jobs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EntrySource<'s> {
     pub(super) ctx: &'s Ctx,
@@ -50,12 +50,12 @@ pub(super) struct EntrySource<'s> {
     pub(super) measured: &'s Measured,
 }
 
-/// What runs in a slot, behind its line with `-t`.
+/// The step in a slot, behind its line with `-t`.
 #[derive(Clone, Debug)]
 pub(super) struct SlotTask {
     /// `STEP.HOST`; empty for the job's script.
     name: String,
-    /// What it uses; none where the node has not answered.
+    /// Its use; none where the node has not answered.
     usage: Option<Usage>,
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct Entry<'a> {
     pub(super) slots: u64,
     /// A further slot of the line before: what the job is, that line shows.
     pub(super) repeats: bool,
-    /// What is used, as far as it is known.
+    /// The use, as far as it is known.
     pub(super) usage: Option<Usage>,
     pub(super) slot_task: Option<SlotTask>,
 }
@@ -206,7 +206,7 @@ pub(in crate::grid_engine) fn slots(job: &Job) -> u64 {
     u64::from(tasks) * u64::from(ask.cpus_of_task())
 }
 
-/// What a job has on each of its hosts.
+/// A job's shares of its hosts.
 fn shares(job: &Job) -> &[NodeShare] {
     let alloc = job.alloc.as_deref().filter(|_| !is_pending(job));
     alloc.map_or(&[], |alloc| &alloc.nodes)
@@ -285,7 +285,7 @@ pub(super) fn is_held(job: &Job, kind: char) -> bool {
     }
 }
 
-/// What runs first, then what waits: by priority, then by number.
+/// Running jobs first, then waiting ones: by priority, then by number.
 pub(super) fn sort(entries: &mut [Entry]) {
     entries.sort_by_key(|entry| {
         let waits = is_pending(entry.job);
@@ -414,7 +414,7 @@ fn job_columns(text: &mut String, entry: &Entry, view: &View) {
     }
 }
 
-/// The columns of `-ext` that say what is used; tickets there are none.
+/// The columns of `-ext` for use; tickets there are none.
 fn usage_columns(text: &mut String, entry: &Entry) {
     let [cpu, mem, io] = match &entry.usage {
         _ if is_pending(entry.job) => ["", "", ""].map(str::to_owned),
@@ -432,7 +432,7 @@ fn usage_columns(text: &mut String, entry: &Entry) {
     let _ = write!(text, "{:<5} ", "0.00");
 }
 
-/// What runs in a slot: its name, state and use. An exit status has only what has ended, and is not shown any more.
+/// The step in a slot: its name, state and use. Only an ended step has an exit status, and is not shown any more.
 fn slot_task(text: &mut String, entry: &Entry, task: &SlotTask) {
     let state = match entry.job.state {
         JobState::Suspended => "s",

@@ -6,7 +6,7 @@ use crate::grid_engine::selection;
 use crate::listing::job::JobRow;
 use muster_model::job::{ArrayRole, Job, Reason};
 
-/// What is said of a queue that takes no job.
+/// The message about a queue that takes no job.
 pub(super) fn of_queue(queue: &Instance) -> Option<String> {
     let why = match queue.states.as_str() {
         states if states.contains('u') => "it is temporarily not available",
@@ -25,10 +25,10 @@ pub(super) fn all_dropped(queues: &[Instance]) -> bool {
     !queues.is_empty() && queues.iter().all(|own| of_queue(own).is_some())
 }
 
-/// What is said where no queue takes jobs.
+/// The message where no queue takes jobs.
 pub(super) const ALL_DROPPED: &str = "All queues dropped because of overload or full";
 
-/// What is said of all queues.
+/// The messages about all queues.
 pub(super) fn of_queues(queues: &[Instance]) -> Vec<String> {
     let mut all: Vec<String> = queues.iter().filter_map(of_queue).collect();
     if all_dropped(queues) {
@@ -67,7 +67,7 @@ impl Waits {
         }
     }
 
-    /// What is said of one job; other reasons have Slurm's names.
+    /// The message about one job; other reasons have Slurm's names.
     pub(super) fn text(self, job: &Job) -> String {
         let text = match self {
             Waits::Error => "Job is in error state",
@@ -82,7 +82,7 @@ impl Waits {
         text.to_owned()
     }
 
-    /// What is said of all jobs that wait for the same.
+    /// The message about all jobs that wait for the same.
     fn group(self, job: &Job) -> String {
         let text = match self {
             Waits::Error => "Jobs dropped because of error state",
@@ -118,7 +118,7 @@ fn is_array(job: &Job) -> bool {
 #[derive(Debug)]
 pub(super) struct WaitGroup {
     pub(super) waits: Waits,
-    /// What they wait for.
+    /// Their common reason.
     pub(super) text: String,
     /// Their numbers.
     pub(super) numbers: Vec<String>,

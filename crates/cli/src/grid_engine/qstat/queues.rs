@@ -33,7 +33,7 @@ pub(in crate::grid_engine) struct Instance {
     pub(in crate::grid_engine) states: String,
     /// Generic resources that are free, and licenses.
     pub(in crate::grid_engine) free: Vec<(String, u64)>,
-    /// What its host has.
+    /// The resources of its host.
     pub(in crate::grid_engine) resources: Vec<Resource>,
     /// The longest time that a job may run.
     pub(in crate::grid_engine) limit: String,
@@ -287,7 +287,7 @@ fn full_xml<'a>(
     text
 }
 
-/// What a queue has over all hosts.
+/// The totals of a queue over all hosts.
 #[derive(Default)]
 struct Sums {
     load: f64,

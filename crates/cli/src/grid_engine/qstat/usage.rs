@@ -1,4 +1,4 @@
-//! What running jobs use now, as the agents of their nodes measure it: `qstat -ext`, `-t`, `-j`.
+//! The current use of running jobs, as the agents of their nodes measure it: `qstat -ext`, `-t`, `-j`.
 
 use crate::connect::Client;
 use crate::measure::{self, AgentQuestion, NodeAnswer, ask_agents, nodes_of};
@@ -15,18 +15,18 @@ const JOBS_MAX: usize = 100;
 /// How long one command waits for all agents. What is not known then is `NA`.
 const AGENTS_PATIENCE: Duration = Duration::from_secs(3);
 
-/// What a step uses on one node.
+/// The use of a step on one node.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct StepUsage {
     /// The node.
     pub(super) node: String,
     /// The step.
     pub(super) step: StepNo,
-    /// What it uses.
+    /// Its use.
     pub(super) usage: Usage,
 }
 
-/// What is known of a job.
+/// The measurements of a job.
 #[derive(Debug, Default)]
 struct JobUsage {
     steps: Vec<StepUsage>,
@@ -34,7 +34,7 @@ struct JobUsage {
     silent: Vec<String>,
 }
 
-/// What steps use, by job. Jobs of others, and those beyond [`JOBS_MAX`], are not among them.
+/// The use of steps, by job. Jobs of others, and those beyond [`JOBS_MAX`], are not among them.
 #[derive(Debug, Default)]
 pub(super) struct Measured {
     jobs: HashMap<JobId, JobUsage>,
@@ -67,10 +67,10 @@ impl Measured {
                 Ok(Some(AgentReply::Measured(steps))) => {
                     known
                         .steps
-                        .extend(steps.into_iter().map(|(step, usage)| StepUsage {
+                        .extend(steps.into_iter().map(|measured| StepUsage {
                             node: node.clone(),
-                            step,
-                            usage,
+                            step: measured.step,
+                            usage: measured.usage,
                         }));
                 }
                 Ok(_) => {}
@@ -79,7 +79,7 @@ impl Measured {
         measured
     }
 
-    /// What a test says was measured, and which nodes are silent.
+    /// Measurements for a test, and the silent nodes.
     #[cfg(test)]
     pub(super) fn from_steps(job: JobId, steps: Vec<StepUsage>, silent: &[&str]) -> Measured {
         let silent = silent.iter().map(|node| (*node).to_owned()).collect();
@@ -88,7 +88,7 @@ impl Measured {
         }
     }
 
-    /// What the steps of a job use on each node that has answered.
+    /// The use of a job's steps on each node that has answered.
     pub(super) fn steps(&self, job: &Job) -> &[StepUsage] {
         self.jobs.get(&job.id).map_or(&[], |known| &known.steps)
     }
@@ -99,7 +99,7 @@ impl Measured {
         known.is_some_and(|known| known.silent.iter().any(|own| own == node))
     }
 
-    /// What a job uses altogether; `None` where nothing of it is known, or not of all of its nodes.
+    /// The use of a job altogether; `None` where nothing of it is known, or not of all of its nodes.
     pub(super) fn total(&self, job: &Job) -> Option<Usage> {
         let known = self.jobs.get(&job.id)?;
         let mut steps = known.steps.iter().filter(|_| known.silent.is_empty());
@@ -164,6 +164,7 @@ mod tests {
     use muster_model::job::{Allocation, NodeShare};
     use muster_model::spec::JobSpec;
     use muster_model::time::{TimeLimit, Timestamp};
+    use muster_proto::step::MeasuredStep;
     use std::sync::Arc;
 
     fn running(nodes: &[&str]) -> Job {
@@ -191,7 +192,10 @@ mod tests {
                 user_us,
                 ..Usage::default()
             };
-            AgentReply::Measured(vec![(StepNo(0), usage)])
+            AgentReply::Measured(vec![MeasuredStep {
+                step: StepNo(0),
+                usage,
+            }])
         };
         NodeAnswer {
             job: JobId(4),

@@ -7,7 +7,7 @@ use muster_model::grid_engine as marks;
 use muster_model::visible_text::is_control;
 use std::fmt::Write as _;
 
-/// What begins a listing.
+/// The beginning of a listing.
 pub(super) const HEAD: &str = "<?xml version='1.0'?>\n<job_info  xmlns:xsd=\"http://arc.liv.ac.uk/repos/darcs/sge/\
      source/dist/util/resources/schemas/qstat/qstat.xsd\">\n";
 
@@ -111,7 +111,7 @@ pub(super) fn job(text: &mut String, entry: &Entry, view: &View, indent: usize, 
     let _ = writeln!(text, "{:indent$}</job_list>", "");
 }
 
-/// What `-r` adds.
+/// The elements that `-r` adds.
 fn requests(text: &mut String, entry: &Entry, view: &View, indent: usize) {
     let spec = &entry.job.spec;
     let mut element = |name: &str, attributes: &[(&str, &str)], value: &str| {

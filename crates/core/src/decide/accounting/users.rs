@@ -12,7 +12,7 @@ use muster_model::job::Job;
 use muster_model::refusal::{Refusal, RefusalCode};
 
 /// The request for users that are added or changed.
-pub(super) struct Asked<'a> {
+pub(super) struct UserEditRequest<'a> {
     /// The associations: those to add, or those to change, all if none is named.
     pub(super) accounts: &'a [String],
     /// Partitions of associations that hold in one only.
@@ -51,7 +51,7 @@ pub(super) fn accounts_of<'a>(
 pub(super) fn add(
     records: &Records<'_>,
     names: &[String],
-    asked: &Asked<'_>,
+    asked: &UserEditRequest<'_>,
 ) -> Result<Vec<AccountsChange>, Refusal> {
     check_terms(records.accounts, asked.terms)?;
     let mut changes = Vec::new();
@@ -66,7 +66,7 @@ pub(super) fn add(
 pub(super) fn modify(
     records: &Records<'_>,
     names: &[String],
-    asked: &Asked<'_>,
+    asked: &UserEditRequest<'_>,
 ) -> Result<Vec<AccountsChange>, Refusal> {
     check_limits_of_users(records.accounts, names, asked.terms)?;
     check_terms(records.accounts, asked.terms)?;
@@ -327,7 +327,7 @@ pub(super) fn delete_coordinators(
 fn add_user(
     records: &Records<'_>,
     name: &str,
-    asked: &Asked<'_>,
+    asked: &UserEditRequest<'_>,
 ) -> Result<Option<AccountsChange>, Refusal> {
     let known = records.accounts.users.get(name);
     let mut user = known.cloned().unwrap_or_else(|| new_user(name));

@@ -2,7 +2,7 @@
 
 use super::super::draft::Draft;
 use super::super::target;
-use super::wanted::Wanted;
+use super::feature_request::FeatureRequest;
 use crate::state::State;
 use muster_model::command::ReservationAsk;
 use muster_model::config::PartitionConfig;
@@ -20,7 +20,7 @@ pub(super) fn choose(
     new: &mut Reservation,
     ask: &ReservationAsk,
 ) -> Result<(), Refusal> {
-    let wanted = Wanted::of(draft.state, new)?;
+    let wanted = FeatureRequest::of(draft.state, new)?;
     if let Some(text) = ask.nodes.as_deref().filter(|text| !text.is_empty()) {
         if is_all(text) && new.partition.is_some() && new.made_by.is_none() {
             new.flags = new.flags.with(Flags::PART_NODES);
@@ -116,7 +116,7 @@ pub(super) fn rechoose(
             if new.partition.is_none() && keep.len() < wanted as usize {
                 new.partition = Some(partition_of(draft.state, new)?.name.clone());
             }
-            let features = Wanted::of(draft.state, new)?;
+            let features = FeatureRequest::of(draft.state, new)?;
             let picked = pick(draft, new, &features, wanted as usize, &keep)?;
             new.node_count = u32::try_from(picked.len()).ok();
             set_nodes(draft.state, new, picked);
@@ -176,7 +176,7 @@ pub(super) fn replacements(draft: &Draft<'_>, known: &Reservation) -> Option<Vec
         .filter_map(|idx| draft.node(idx))
         .collect();
     // Features of nodes may have changed since it was made.
-    let features = Wanted::of(draft.state, known).ok()?;
+    let features = FeatureRequest::of(draft.state, known).ok()?;
     let mut picked = features.choose(&order, wanted)?;
     picked.sort_unstable();
     (picked != all).then_some(picked)
@@ -232,7 +232,7 @@ fn by_cores(
     new: &mut Reservation,
     ask: &ReservationAsk,
     count: u32,
-    wanted: &Wanted,
+    wanted: &FeatureRequest,
 ) -> Result<(), Refusal> {
     if wanted.counts() {
         return Err(Refusal::new(
@@ -488,7 +488,7 @@ fn check_jobs(draft: &Draft<'_>, new: &Reservation) -> Result<(), Refusal> {
 fn pick(
     draft: &Draft<'_>,
     new: &Reservation,
-    wanted: &Wanted,
+    wanted: &FeatureRequest,
     count: usize,
     keep: &[NodeIdx],
 ) -> Result<Vec<NodeIdx>, Refusal> {

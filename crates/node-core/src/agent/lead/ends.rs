@@ -7,7 +7,7 @@ use super::{LedStepEvent, LedStepState};
 use crate::agent::{Action, encode};
 use crate::record::Record;
 use muster_model::ids::{Attempt, AttemptStep, JobAttempt, StepId, StepNo};
-use muster_model::job::{ExitStatus, JobState, StepEnd};
+use muster_model::job::{JobState, StepEnd};
 use muster_model::time::Timestamp;
 use muster_proto::node::Report;
 use muster_proto::step::AgentReply;
@@ -73,12 +73,12 @@ impl LedSteps {
             state.out.drop_kept(step.attempt, key.step.0);
         } else {
             state.report_end(key, step.attempt.attempt, &step.record);
-            if let Some((_, request)) = step.client {
-                state.out.reply(request, AgentReply::Done);
+            if let Some(client) = step.client {
+                state.out.reply(client.request, AgentReply::Done);
             }
         }
-        if let Some((_, request)) = step.client {
-            state.out.push(Action::EndRequest(request));
+        if let Some(client) = step.client {
+            state.out.push(Action::EndRequest(client.request));
         }
         // With its last node the controller ends the steps whose ends it has not got, and can only guess how they ended.
         if !self.leads_any(step.attempt) {
@@ -146,16 +146,9 @@ fn total(record: &Record, now: Timestamp) -> StepEnd {
     let Some(mut out) = ends.next().cloned() else {
         return StepEnd::never_ran(now);
     };
-    let weight = |exit: ExitStatus| {
-        if exit.signal == 0 {
-            exit.code
-        } else {
-            128 + exit.signal
-        }
-    };
     for end in ends {
         out.end_time = out.end_time.max(end.end_time);
-        if weight(end.exit) > weight(out.exit) {
+        if end.exit.shell_code() > out.exit.shell_code() {
             out.exit = end.exit;
         }
         if rank(end.state) > rank(out.state) {
@@ -166,6 +159,7 @@ fn total(record: &Record, now: Timestamp) -> StepEnd {
     out
 }
 
+/// The greater, the worse: a step has the state of its worst node.
 fn rank(state: JobState) -> u32 {
     match state {
         JobState::Completed => 0,
@@ -173,6 +167,12 @@ fn rank(state: JobState) -> u32 {
         JobState::Cancelled => 2,
         JobState::Timeout => 3,
         JobState::OutOfMemory => 4,
-        _ => 5,
+        JobState::Pending
+        | JobState::Running
+        | JobState::Suspended
+        | JobState::NodeFail
+        | JobState::Preempted
+        | JobState::BootFail
+        | JobState::Deadline => 5,
     }
 }

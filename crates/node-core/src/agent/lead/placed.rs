@@ -1,6 +1,6 @@
 //! Steps that were laid out and are not over, by number and by the client that waits for each.
 
-use super::LedStep;
+use super::{HeldRequest, LedStep};
 use crate::agent::{ConnId, RequestId};
 use muster_model::ids::{JobAttempt, JobId, StepId, StepNo};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -61,8 +61,8 @@ impl PlacedSteps {
     }
 
     pub(super) fn insert(&mut self, key: StepId, step: LedStep) {
-        if let Some((conn, _)) = step.client {
-            self.of_clients.entry(conn).or_default().insert(key);
+        if let Some(client) = step.client {
+            self.of_clients.entry(client.conn).or_default().insert(key);
         }
         *self.kept_bytes.entry(step.attempt).or_default() += step.kept_bytes;
         self.steps.insert(key, step);
@@ -70,8 +70,8 @@ impl PlacedSteps {
 
     pub(super) fn remove(&mut self, key: StepId) -> Option<LedStep> {
         let step = self.steps.remove(&key)?;
-        if let Some((conn, _)) = step.client {
-            self.forget_client(conn, key);
+        if let Some(client) = step.client {
+            self.forget_client(client.conn, key);
         }
         if let Some(bytes) = self.kept_bytes.get_mut(&step.attempt) {
             *bytes = bytes.saturating_sub(step.kept_bytes);
@@ -84,7 +84,7 @@ impl PlacedSteps {
 
     /// A step hangs on no client any more; the step, and the client's request.
     pub(super) fn release_client(&mut self, key: StepId) -> Option<(&LedStep, RequestId)> {
-        let (conn, request) = self.steps.get_mut(&key)?.client.take()?;
+        let HeldRequest { conn, request } = self.steps.get_mut(&key)?.client.take()?;
         self.forget_client(conn, key);
         Some((self.steps.get(&key)?, request))
     }

@@ -2,7 +2,9 @@
 
 use super::super::state::AgentState;
 use super::super::steps::Steps;
-use super::{LedStep, LedStepEvent, LedStepState, LedSteps, Waiting, next_led_step_state};
+use super::{
+    HeldRequest, LedStep, LedStepEvent, LedStepState, LedSteps, Waiting, next_led_step_state,
+};
 use crate::agent::encode;
 use crate::layout::{self, StepUse};
 use crate::record::Record;
@@ -118,7 +120,10 @@ impl Steps {
             state: placed_event.unwrap_or(LedStepState::Starting),
             record,
             kept_bytes,
-            client: Some((waiting.conn, waiting.id)),
+            client: Some(HeldRequest {
+                conn: waiting.conn,
+                request: waiting.id,
+            }),
             charged: Some(waiting.id),
             unanswered: placed.len(),
             unknown_parts: BTreeSet::new(),

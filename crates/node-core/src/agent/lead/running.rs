@@ -110,9 +110,11 @@ impl Steps {
             return self.step_created(state, key);
         };
         log::error!("step {}.{}: {error}", key.job, key.step);
-        if let Some((_, request)) = step.client {
+        if let Some(client) = step.client {
             let refusal = Refusal::new(RefusalCode::NodeConfigUnavailable, error);
-            state.out.reply(request, AgentReply::Refused(refusal));
+            state
+                .out
+                .reply(client.request, AgentReply::Refused(refusal));
         }
         self.led.step(key, LedStepEvent::StartFailed);
         self.end_step_everywhere(state, key);
@@ -128,11 +130,11 @@ impl Steps {
         match led.client {
             // Its daemon reports it.
             Some(_) if led.direct => {}
-            Some((_, request)) => {
+            Some(client) => {
                 let created = led.created(key.step);
                 state
                     .out
-                    .reply(request, AgentReply::Created(Box::new(created)));
+                    .reply(client.request, AgentReply::Created(Box::new(created)));
             }
             None => {}
         }

@@ -29,7 +29,7 @@ const PAUSE_MS: u64 = 1;
 
 /// How a look at the waiting steps of a job ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum PlacingOutcome {
     /// No more of them start now.
     Over,
     /// Step daemons are read first.
@@ -129,12 +129,12 @@ impl Steps {
                 return true;
             }
             match self.try_job(state, attempt) {
-                Look::Reading => return false,
-                Look::Paused => {
+                PlacingOutcome::Reading => return false,
+                PlacingOutcome::Paused => {
                     self.led.waiting.set_last(attempt);
                     return true;
                 }
-                Look::Over => self.led.waiting.set_last(attempt),
+                PlacingOutcome::Over => self.led.waiting.set_last(attempt),
             }
         }
         self.led.read.clear();
@@ -142,7 +142,11 @@ impl Steps {
     }
 
     /// Starts waiting steps of one job.
-    pub(super) fn try_job(&mut self, state: &mut AgentState, attempt: JobAttempt) -> Look {
+    pub(super) fn try_job(
+        &mut self,
+        state: &mut AgentState,
+        attempt: JobAttempt,
+    ) -> PlacingOutcome {
         self.led.waiting.set_looked_at(attempt);
         let mut awaits_controller = false;
         while let Some(place) = self.led.waiting.candidate(attempt) {
@@ -164,7 +168,7 @@ impl Steps {
             if self.led.looks_left == 0 {
                 self.led.waiting.look_again(attempt);
                 self.led.pause_looks(state);
-                return Look::Paused;
+                return PlacingOutcome::Paused;
             }
             let most = state.node.max_tasks_per_node();
             match self.led.lay_out(&grant, place, most) {
@@ -180,7 +184,7 @@ impl Steps {
                 {
                     state.reading = Some(AfterRead::Placing(attempt));
                     self.led.waiting.look_again(attempt);
-                    return Look::Reading;
+                    return PlacingOutcome::Reading;
                 }
                 Err(NoLayout::Busy) => self.led.waiting.block(attempt, place),
                 Err(NoLayout::Never(refusal)) => {
@@ -192,7 +196,7 @@ impl Steps {
         }
         self.led.leave_waiting(state, attempt, awaits_controller);
         self.led.read.remove(&attempt);
-        Look::Over
+        PlacingOutcome::Over
     }
 
     /// A client is gone: its step, if it has asked for one, waits no more, or is ended.

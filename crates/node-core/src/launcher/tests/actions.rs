@@ -298,7 +298,10 @@ impl World {
             attempt,
             step,
             purpose,
-            result: is_there.then(|| (end_of_step(), Vec::new())),
+            result: is_there.then(|| StepResult {
+                end: end_of_step(),
+                kept: Vec::new(),
+            }),
         });
     }
 

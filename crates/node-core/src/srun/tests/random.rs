@@ -251,11 +251,10 @@ impl World {
             return Ok(());
         }
         // The exit code.
-        let of = super::super::tasks::code;
-        let worst = self.exits.values().map(|exit| of(*exit)).max();
+        let worst = self.exits.values().map(|exit| exit.shell_code()).max();
         let failed = self.bench.srun.step.failed;
         prop_assert!(failed.is_none() || self.setup.is_meshed);
-        let mut expected = failed.map_or(worst.unwrap_or(0), of);
+        let mut expected = failed.map_or(worst.unwrap_or(0), ExitStatus::shell_code);
         if printed.contains("Node failure") || self.bench.srun.step.leaves {
             expected = expected.max(1);
         }

@@ -1,8 +1,10 @@
 //! What happens to a step when it goes well, and when processes, connections and tasks fail.
 
 use super::*;
+use crate::messages::AgentToStepd;
 use crate::signals::SIGCONT;
 use crate::stepd::upward::READERS_MAX;
+use muster_proto::frame;
 
 const STEP: StepNo = StepNo(0);
 const ALL: u32 = u32::MAX;
@@ -693,4 +695,14 @@ fn a_step_of_which_the_kernel_has_killed_processes_ends_as_out_of_memory() {
     let end = world.end_of(STEP);
     assert_eq!(end.state, JobState::OutOfMemory);
     assert_eq!(end.exit.signal, 125);
+}
+
+/// A daemon reads steps of either from the same bytes, and may be of another version than the other side.
+#[test]
+fn agent_and_launcher_give_a_step_in_the_same_bytes() {
+    let next = next_step(STEP, direct());
+    let frame = next.as_command();
+    let (by_agent, by_launcher) = (Box::new(next.clone()), Box::new(next));
+    assert_eq!(frame, frame::encode(&AgentToStepd::StartStep(by_agent)));
+    assert_eq!(frame, frame::encode(&StepdCommand::StartStep(by_launcher)));
 }

@@ -4,8 +4,9 @@
 use crate::sys;
 use muster_model::ids::StepNo;
 use muster_model::job::Usage;
-use muster_node_core::messages::{Process, TaskUsage};
+use muster_node_core::messages::TaskUsage;
 use muster_proto::node::MemoryCount;
+use muster_proto::step::Process;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 

@@ -3,7 +3,7 @@
 use super::Fleet;
 use crate::nodes::allocations::memory_near;
 use crate::nodes::class::{unavailable, whole_granules};
-use crate::nodes::cores::{self, Far};
+use crate::nodes::cores::{self, ResourceDistance};
 use crate::nodes::devices::{devices_near, take_gres};
 use crate::nodes::room::{Detail, DeviceRoom, Nearness, Want};
 use crate::nodes::sharing::hold;
@@ -57,7 +57,7 @@ impl Fleet {
         let view = &self.nodes[node as usize];
         let class = &self.classes[view.class as usize];
         let consumable = self.is_memory_consumable();
-        let far = |first: u32, end: u32| Far {
+        let far = |first: u32, end: u32| ResourceDistance {
             devices: !devices_near(class, &view.gres_used, want, first..end),
             memory: consumable && !memory_near(class, &view.allocations, want, first..end),
         };

@@ -1,11 +1,11 @@
-//! A process of a job, as the launcher and the agent name it.
+//! A process of a job, as launcher and agent name it, and as an agent names it to commands.
 
+use super::TaskNumbers;
 use minicbor::decode::{self, Decoder};
 use minicbor::encode::{self, Encoder, Write};
 use minicbor::{Decode, Encode};
 use muster_model::ids::StepNo;
 use muster_model::validate::Validate;
-use muster_proto::step::TaskNumbers;
 
 /// A process of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Validate)]
@@ -18,7 +18,7 @@ pub struct Process {
     pub task: Option<TaskNumbers>,
 }
 
-/// An array of three, also where the last is absent: a derived one would leave that out, and agent and launcher may be of two
+/// An array of three, also where the last is absent: a derived one would leave that out, and the two sides may be of two
 /// versions.
 impl<C> Encode<C> for Process {
     fn encode<W: Write>(
@@ -41,7 +41,7 @@ impl<'b, C> Decode<'b, C> for Process {
 mod tests {
     use super::*;
 
-    /// In versions of launchers that may still run, this type was a tuple.
+    /// In versions of agents and launchers that may still run, this type was a tuple.
     #[test]
     fn processes_are_encoded_as_arrays() {
         for task in [None, Some((2, 9))] {

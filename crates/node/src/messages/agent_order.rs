@@ -1,6 +1,6 @@
 //! Values and descriptors that the supervisor passes to an agent.
 
-use super::lines::RequestSender;
+use super::agent_supervisor::RequestSender;
 use crate::cross_memory::CrossMemory;
 use crate::options::AgentOptions;
 use crate::role;
@@ -29,25 +29,25 @@ pub struct AgentLog {
 
 /// The rest.
 #[derive(Debug, Encode, Decode)]
-pub(super) struct AgentOrder {
+pub(crate) struct AgentOrder {
     #[n(0)]
-    pub(super) options: AgentOptions,
+    pub(crate) options: AgentOptions,
     /// Result of the measurement of cross-memory attach.
     #[n(1)]
-    pub(super) cross_memory: Option<String>,
+    pub(crate) cross_memory: Option<String>,
     #[n(2)]
-    pub(super) log_level: String,
+    pub(crate) log_level: String,
     /// The user of the supervisor, which opens connections to other agents.
     #[n(5)]
-    pub(super) supervisor_uid: u32,
+    pub(crate) supervisor_uid: u32,
     /// There is a relay for other hosts.
     #[n(6)]
     #[cbor(default)]
-    pub(super) has_relay: bool,
+    pub(crate) has_relay: bool,
 }
 
 impl AgentOrder {
-    pub(super) fn encoded(&self) -> Vec<u8> {
+    pub(crate) fn encoded(&self) -> Vec<u8> {
         minicbor::to_vec(self).expect("writing to memory cannot fail")
     }
 }

@@ -15,9 +15,14 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Mutex, MutexGuard};
+
+/// How long a client may remain unknown. The controller's message about a job may still be on its
+/// way to the agent.
+pub(crate) const STRANGER_MAX: Duration = Duration::from_secs(20);
 
 /// Longest message: a credential.
 const MESSAGE_MAX: usize = 16 << 10;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Times after which a connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct ClientTimeouts {
     /// Until the first request.
     pub first_request: Duration,
     /// From the first byte of a request to its last. Clients write it at once.
@@ -15,9 +15,9 @@ pub struct Patience {
     pub answer: Duration,
 }
 
-impl Default for Patience {
-    fn default() -> Patience {
-        Patience {
+impl Default for ClientTimeouts {
+    fn default() -> ClientTimeouts {
+        ClientTimeouts {
             first_request: Duration::from_secs(30),
             request: Duration::from_secs(30),
             idle: Duration::from_secs(30 * 60),
@@ -26,7 +26,7 @@ impl Default for Patience {
     }
 }
 
-impl Patience {
+impl ClientTimeouts {
     /// How often a connection is looked at.
     pub(crate) fn look(&self) -> Duration {
         self.first_request.min(self.request).min(self.idle) / 4

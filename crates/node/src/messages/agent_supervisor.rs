@@ -107,14 +107,14 @@ impl RequestSender {
 
 /// The supervisor's end of the link.
 #[derive(Debug)]
-pub(super) struct RequestReceiver {
+pub(crate) struct RequestReceiver {
     /// `None` once the agent has closed its end, or has sent an invalid request.
     link: Option<OwnedFd>,
     input: Vec<u8>,
 }
 
 /// Makes the link.
-pub(super) fn requests() -> io::Result<(RequestReceiver, OwnedFd)> {
+pub(crate) fn requests() -> io::Result<(RequestReceiver, OwnedFd)> {
     let link = OneWayLink::open()?;
     let receiver = RequestReceiver {
         link: Some(link.reader),
@@ -125,12 +125,12 @@ pub(super) fn requests() -> io::Result<(RequestReceiver, OwnedFd)> {
 
 impl RequestReceiver {
     /// The descriptor to poll; -1 when nothing more arrives.
-    pub(super) fn number(&self) -> RawFd {
+    pub(crate) fn number(&self) -> RawFd {
         self.link.as_ref().map_or(-1, AsRawFd::as_raw_fd)
     }
 
     /// Receives available requests.
-    pub(super) fn receive(&mut self) -> Vec<SupervisorRequest> {
+    pub(crate) fn receive(&mut self) -> Vec<SupervisorRequest> {
         let Some(link) = &self.link else {
             return Vec::new();
         };
@@ -162,7 +162,7 @@ impl RequestReceiver {
 }
 
 /// A socket pair for answers: the supervisor's end, to which nothing can be sent, and the agent's.
-pub(super) fn answers() -> io::Result<(OwnedFd, OwnedFd)> {
+pub(crate) fn answers() -> io::Result<(OwnedFd, OwnedFd)> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let (supervisor, agent) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags)?;
     shutdown(supervisor.as_raw_fd(), Shutdown::Read)?;
@@ -196,7 +196,7 @@ impl Message for SupervisorAnswer {
 static UNANSWERED: AtomicU64 = AtomicU64::new(0);
 
 /// Answers the agent. If the agent does not read its answers, further ones are dropped.
-pub(super) fn answer(line: &OwnedFd, number: u64, result: io::Result<OwnedFd>) {
+pub(crate) fn answer(line: &OwnedFd, number: u64, result: io::Result<OwnedFd>) {
     let (with, refused) = match &result {
         Ok(fd) => (vec![fd.as_raw_fd()], None),
         Err(e) => {
@@ -234,7 +234,7 @@ pub(crate) fn take_answer(line: &OwnedFd) -> io::Result<(u64, io::Result<OwnedFd
 }
 
 /// Connects to a Unix socket without waiting. The other side sees the user of this process.
-pub(super) fn connect(path: &Path) -> io::Result<OwnedFd> {
+pub(crate) fn connect(path: &Path) -> io::Result<OwnedFd> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let own = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
     connect_to(own.as_raw_fd(), &UnixAddr::new(path)?)?;

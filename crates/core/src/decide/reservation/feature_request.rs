@@ -9,7 +9,7 @@ use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::reservation::Reservation;
 
 /// The nodes that a reservation asks for.
-pub(super) struct Wanted {
+pub(super) struct FeatureRequest {
     /// The nodes satisfy one of these together.
     alternatives: Vec<Alternative>,
     /// The counts say how many nodes there are (`[a*4&b*2]`), whatever `NodeCnt` says.
@@ -23,12 +23,12 @@ struct Group<'w> {
     members: Vec<&'w Node>,
 }
 
-impl Wanted {
+impl FeatureRequest {
     /// As the reservation says it.
-    pub(super) fn of(state: &State, reservation: &Reservation) -> Result<Wanted, Refusal> {
+    pub(super) fn of(state: &State, reservation: &Reservation) -> Result<FeatureRequest, Refusal> {
         let Some(text) = &reservation.features else {
             let (alternatives, exact) = (Vec::new(), false);
-            return Ok(Wanted {
+            return Ok(FeatureRequest {
                 alternatives,
                 exact,
             });
@@ -40,7 +40,7 @@ impl Wanted {
         })?;
         let counted = alternatives.iter().any(|a| !a.counts.is_empty());
         let exact = counted && text.contains('[');
-        Ok(Wanted {
+        Ok(FeatureRequest {
             alternatives,
             exact,
         })
