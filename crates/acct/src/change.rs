@@ -275,6 +275,7 @@ fn meant(state: &State, event: &Event) -> Vec<Change> {
         | Event::ReservationStarted { .. }
         | Event::ReservationGone { .. }
         | Event::CrontabSet { .. }
+        | Event::TriggersChanged { .. }
         | Event::PrioritiesCalculated { .. } => Vec::new(),
     }
 }

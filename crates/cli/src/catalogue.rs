@@ -10,7 +10,7 @@ use crate::scancel;
 use crate::scontrol::{partition, reservation, table, update, update_job};
 use crate::{
     class, logs, report, sacct, sacctmgr, sattach, sbcast, scrontab, sdiag, seff, sgather, sinfo,
-    sprio, squeue, sreport, sshare, sstat, top, torque, watch, why,
+    sprio, squeue, sreport, sshare, sstat, strigger, top, torque, watch, why,
 };
 use muster_conf::options::{self as submission, Command as Submission};
 
@@ -126,6 +126,7 @@ pub fn commands() -> Vec<CommandEntry> {
         &sreport::SPEC,
         &sshare::SPEC,
         &sstat::SPEC,
+        &strigger::SPEC,
     ];
     for spec in others {
         all.push(of_spec(spec, Vec::new()));

@@ -36,6 +36,7 @@ mod sreport;
 mod srun;
 mod sshare;
 mod sstat;
+mod strigger;
 mod submit;
 mod targets;
 mod top;
@@ -56,7 +57,7 @@ pub const SLURM_VERSION: &str = "25.05.4";
 /// What a command does, with its arguments (its own name left out).
 type Main = fn(args: &[String]) -> ExitCode;
 
-const COMMANDS: [(&str, Main); 50] = [
+const COMMANDS: [(&str, Main); 51] = [
     ("sbatch", sbatch::main),
     ("srun", srun::main),
     ("salloc", salloc::main),
@@ -66,6 +67,7 @@ const COMMANDS: [(&str, Main); 50] = [
     ("scancel", scancel::main),
     ("scontrol", scontrol::main),
     ("scrontab", scrontab::main),
+    ("strigger", strigger::main),
     ("squeue", |args| listing::report(squeue::run(args))),
     ("sinfo", |args| listing::report(sinfo::run(args))),
     ("sacct", |args| listing::report(sacct::run(args))),

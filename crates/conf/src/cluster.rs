@@ -87,6 +87,11 @@ impl Config {
             requeue_on_prolog_failure: self.has_prolog_flag("ForceRequeueOnFail"),
             // sge.conf has them, not slurm.conf: the controller reads it.
             reservation_users: Vec::new(),
+            user_triggers: slurm_user == Some(0)
+                && has_word(
+                    self.text("SlurmctldParameters").unwrap_or(""),
+                    "allow_user_triggers",
+                ),
         }
     }
 

@@ -77,6 +77,13 @@ enum Wrong {
     Number(u64),
 }
 
+/// Words that other parts read.
+const OTHERS: [&str; 3] = [
+    "allow_user_triggers",
+    "enable_configless",
+    "preempt_send_user_signal",
+];
+
 /// Reads the words.
 pub(crate) fn read(words: &[String], origin: &Origin, findings: &mut Findings) -> RateLimits {
     let mut limits = RateLimits::default();
@@ -94,7 +101,7 @@ pub(crate) fn read(words: &[String], origin: &Origin, findings: &mut Findings) -
             if let Err(wrong) = limits.set(&lower, value) {
                 complain(word, &lower, &wrong, origin, findings);
             }
-        } else if !["enable_configless", "preempt_send_user_signal"].contains(&lower.as_str()) {
+        } else if !OTHERS.contains(&lower.as_str()) {
             let message = format!("{KEY}={name} is not implemented yet");
             findings.warn(origin, KEY, message, "");
         }
@@ -203,6 +210,9 @@ mod tests {
                 "{found:?}"
             );
         }
-        assert_eq!(parse("preempt_send_user_signal,enable_configless").1, []);
+        assert_eq!(
+            parse("preempt_send_user_signal,enable_configless,allow_user_triggers").1,
+            []
+        );
     }
 }

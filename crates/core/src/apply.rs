@@ -6,6 +6,7 @@ pub(crate) mod dynamic;
 pub(crate) mod job;
 pub(crate) mod node;
 mod specs;
+mod triggers;
 
 use crate::event::{AccountsChange, Event, JobChange, NodeChange};
 use crate::fair_share;
@@ -34,6 +35,7 @@ pub(crate) const UNAVAILABLE: &str = "UnavailableNodes:";
 impl State {
     /// Applies one event. Total: an event that does not fit the state is a bug and panics by name.
     pub fn apply(&mut self, event: &Event) {
+        let node = triggers::before(self, event);
         match event {
             Event::Configured {
                 config,
@@ -153,7 +155,10 @@ impl State {
                 Some(crontab) => drop(self.crontabs.insert(*uid, (**crontab).clone())),
                 None => drop(self.crontabs.remove(uid)),
             },
+            // See `triggers::after`.
+            Event::TriggersChanged { .. } => {}
         }
+        triggers::after(self, event, node);
     }
 
     /// Takes note of what is shown but is not history. A reason is taken only for a job that the scheduler may start;

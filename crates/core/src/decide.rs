@@ -35,6 +35,7 @@ mod suspend;
 mod target;
 mod texts;
 mod tick;
+mod triggers;
 mod turns;
 mod update_job;
 mod update_nodes;
@@ -94,6 +95,10 @@ pub fn decide(state: &State, command: &Command, now: Timestamp) -> Decision {
             tick::tick(&mut draft, *accounted);
             None
         }
+        Command::Trigger(report) => {
+            triggers::report(&mut draft, *report);
+            None
+        }
         Command::AssumeEnded { job } => {
             ending::assume_ended(&mut draft, *job);
             None
@@ -123,6 +128,7 @@ fn close(mut draft: Draft<'_>, reply: Option<Reply>) -> Decision {
         reservation::follow(&mut draft);
     }
     dependency::resolve(&mut draft);
+    triggers::follow(&mut draft);
     draft.into_decision(reply)
 }
 
@@ -282,6 +288,7 @@ fn user(
             time_limit,
         } => update_step::update(draft, identity, target, *step, *time_limit),
         UserCommand::SetCrontab(ask) => crontab::set(draft, identity, ask),
+        UserCommand::Trigger(ask) => triggers::ask(draft, identity, ask),
         UserCommand::Notify { target, text } => update_step::notify(draft, identity, target, text),
         UserCommand::EndAllocation { job, exit } => {
             cancel::end_allocation(draft, identity, *job, *exit)

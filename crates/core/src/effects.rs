@@ -104,7 +104,8 @@ impl State {
             | Event::ReservationGone { .. }
             | Event::AccountsChanged { .. }
             | Event::PrioritiesCalculated { .. }
-            | Event::CrontabSet { .. } => Vec::new(),
+            | Event::CrontabSet { .. }
+            | Event::TriggersChanged { .. } => Vec::new(),
         }
     }
 

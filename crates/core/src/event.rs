@@ -3,6 +3,7 @@
 
 mod accounts;
 mod size;
+mod triggers;
 
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
@@ -21,6 +22,7 @@ use std::sync::Arc;
 pub use self::accounts::{AccountsChange, RecordChange};
 pub(crate) use self::size::encoded_bytes;
 pub use self::size::{dependency_bytes, spec_bytes, step_bytes};
+pub use self::triggers::TriggerChange;
 
 /// One change of the cluster's state. Variant and field numbers are durable: never reuse one.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
@@ -371,6 +373,16 @@ pub enum Event {
         #[n(2)]
         at: Timestamp,
     },
+    /// Triggers were made or removed, or fire.
+    #[n(410)]
+    TriggersChanged {
+        /// The change.
+        #[n(0)]
+        change: TriggerChange,
+        /// When.
+        #[n(1)]
+        at: Timestamp,
+    },
 }
 
 impl Event {
@@ -404,6 +416,7 @@ impl Event {
             Event::NodesCreated { .. } => "NodesCreated",
             Event::NodesDeleted { .. } => "NodesDeleted",
             Event::CrontabSet { .. } => "CrontabSet",
+            Event::TriggersChanged { .. } => "TriggersChanged",
         }
     }
 
@@ -436,7 +449,8 @@ impl Event {
             | Event::ReservationGone { .. }
             | Event::NodesCreated { .. }
             | Event::NodesDeleted { .. }
-            | Event::CrontabSet { .. } => &[],
+            | Event::CrontabSet { .. }
+            | Event::TriggersChanged { .. } => &[],
         }
     }
 

@@ -372,6 +372,7 @@ impl State {
         .chain(lost)
         .chain(self.reservations.iter().map(Reservation::next_change))
         .chain(self.priorities_due())
+        .chain(self.triggers.next_due())
         .min()
         .map(|time| time.max(now));
         // What power saving could not do yet waits for a rate, or stays as it is.

@@ -4,6 +4,7 @@
 use crate::apply;
 use crate::policy::limits;
 use crate::state::stored_bytes::StoredBytes;
+use crate::state::triggers::{self, StoredTriggers};
 use crate::state::{Blob, State};
 use minicbor::bytes::ByteVec;
 use minicbor::encode::Write;
@@ -35,7 +36,8 @@ mod key {
     pub(super) const RUN_TIMES: u32 = 30;
     pub(super) const ACCOUNTS: u32 = 22;
     pub(super) const CRONTABS: u32 = 40;
-    pub(super) const COUNT: u64 = 12;
+    pub(super) const TRIGGERS: u32 = 41;
+    pub(super) const COUNT: u64 = 13;
 }
 
 /// Why a snapshot could not be read.
@@ -82,6 +84,7 @@ impl State {
             });
         }
         let mut state = State::default();
+        let mut stored = StoredTriggers::default();
         let entries = d
             .map()?
             .ok_or_else(|| minicbor::decode::Error::message("a map of unknown length"))?;
@@ -124,6 +127,7 @@ impl State {
                 key::RESERVATIONS_MADE => state.reservations_made = d.u64()?,
                 key::RUN_TIMES => state.run_times = d.decode()?,
                 key::CRONTABS => state.crontabs = d.decode()?,
+                key::TRIGGERS => stored = d.decode()?,
                 _ => d.skip()?,
             }
         }
@@ -133,6 +137,7 @@ impl State {
         // A version that kept use under names as hosts have them may have written it.
         limits::fold_names(&mut state);
         state.rebuild_indexes();
+        triggers::restore(&mut state, stored);
         state.stored_bytes = StoredBytes::count(&state.jobs, &mut state.blobs);
         Ok(state)
     }
@@ -201,6 +206,7 @@ impl State {
         e.u32(key::RESERVATIONS_MADE)?.u64(self.reservations_made)?;
         e.u32(key::RUN_TIMES)?.encode(&self.run_times)?;
         e.u32(key::CRONTABS)?.encode(&self.crontabs)?;
+        e.u32(key::TRIGGERS)?.encode(self.triggers.stored())?;
         Ok(())
     }
 }

@@ -7,6 +7,7 @@ pub mod queue_size;
 pub mod run_times;
 mod scale;
 pub mod stored_bytes;
+pub mod triggers;
 
 pub use self::priorities::Priorities;
 pub(crate) use self::scale::AmountsThere;
@@ -17,6 +18,7 @@ use self::limit_use::{AccrualGroup, InUse};
 use self::queue_size::QueueSize;
 use self::run_times::RunTimes;
 use self::stored_bytes::{BlobOwners, StoredBytes};
+use self::triggers::Triggers;
 use foldhash::fast::RandomState;
 use minicbor::bytes::ByteVec;
 use muster_model::account_limits::Scope;
@@ -83,6 +85,8 @@ pub struct State {
     pub reservations_made: u64,
     /// Crontabs, by user.
     pub crontabs: BTreeMap<u32, Crontab>,
+    /// Triggers, and programs of such that fired.
+    pub triggers: Triggers,
     /// Index: records that are not over and ask for a reservation, by what they ask for.
     pub by_reservation: BTreeMap<String, BTreeSet<JobId>>,
     /// How long jobs really ran, by user.

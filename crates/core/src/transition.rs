@@ -111,6 +111,7 @@ pub fn move_of(job: &Job, event: &Event) -> Option<Move> {
         | Event::ReservationStarted { .. }
         | Event::ReservationGone { .. }
         | Event::CrontabSet { .. }
+        | Event::TriggersChanged { .. }
         | Event::AccountsChanged { .. }
         | Event::PrioritiesCalculated { .. } => return None,
     })

@@ -23,6 +23,7 @@ use muster_model::reservation::Reservation;
 use muster_model::rights::{self, AccessRequest};
 use muster_model::spec::JobKind;
 use muster_model::time::Timestamp;
+use muster_model::trigger::Trigger;
 use muster_proto::client::{
     AccountsAnswer, AllocationInfo, ClusterPage, Diag, JobPriority, NodeInReservation, Pong,
     PrioritiesAnswer, ReservationsAnswer, Response,
@@ -347,6 +348,21 @@ pub(crate) fn environment(state: &State, identity: &Identity, id: JobId) -> Resp
             format!("job {id} has no environment"),
         )),
     }
+}
+
+/// Triggers: those of jobs that the user may see, and those of nodes where nodes may be seen. One's own always.
+pub(crate) fn triggers(state: &State, identity: &Identity) -> Response {
+    let scope = JobScope::of(state, identity);
+    let hides_nodes = hides(state, identity, PrivateData::NODES);
+    let is_shown = |trigger: &&Trigger| {
+        trigger.uid == identity.uid
+            || match trigger.job {
+                Some(job) => scope.shows(state, job),
+                None => !hides_nodes || trigger.resource() != "node",
+            }
+    };
+    let all = state.triggers.all().values().filter(is_shown);
+    Response::Triggers(all.cloned().collect())
 }
 
 /// A crontab, for its user and operators.

@@ -5,6 +5,7 @@
 
 pub mod accounted;
 mod accounting;
+mod accounting_events;
 mod answer;
 mod audit;
 mod backlog;
@@ -52,6 +53,7 @@ mod snapshot_pace;
 mod snapshots;
 pub mod stats;
 mod sys;
+pub mod trigger_program;
 mod verifier;
 mod waiting;
 pub mod watchdog;

@@ -17,6 +17,7 @@ use muster_model::ids::{Attempt, BlobId, JobId, NodeIdx};
 use muster_model::refusal::Refusal;
 use muster_model::spec::JobSpec;
 use muster_model::time::Timestamp;
+use muster_model::trigger::TriggerReport;
 use muster_proto::client::Query;
 use muster_proto::node::{NodeHello, NodeSettings, NumberedReport, Order, Welcome};
 use muster_sched::forecast::Forecast;
@@ -102,6 +103,8 @@ pub enum ToWriter {
         /// With exit status 0.
         well: bool,
     },
+    /// Something happened that triggers may be for, or the program of one was started.
+    Trigger(TriggerReport),
     /// The replica wants to write a snapshot of the state at this position.
     StartSnapshot {
         /// The position.

@@ -11,21 +11,24 @@ mod plan;
 mod power;
 mod queue;
 mod record;
+pub(crate) mod triggers;
 
 use crate::failure;
 use crate::mail::ToWriter;
 use crate::program_settings::{Completion, ProgramSettings};
 use crate::sys;
+use crate::trigger_program::{self, TriggerOwner};
 use job_mail::JobMails;
 use limit_mails::LimitMails;
 use lines::JobLines;
 use log::{error, warn};
 use muster_channel::admission::ByteBounds;
-use muster_core::event::Event;
+use muster_core::event::{Event, TriggerChange};
 use muster_core::state::State;
 use muster_model::ids::JobAttempt;
 use muster_model::job::Job;
 use muster_model::time::Timestamp;
+use muster_model::trigger::TriggerRunId;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -39,6 +42,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
+use triggers::TriggerPrograms;
 
 /// Programs of users' jobs: 64 at the same time. Where they end more slowly than jobs do, a user's texts are cut first; then
 /// further programs are left out.
@@ -79,6 +83,8 @@ pub(crate) struct Programs {
     mails: ProgramQueue,
     /// Mails that are due later.
     limit_mails: LimitMails,
+    /// Programs of triggers.
+    triggers: TriggerPrograms,
     /// Records of ended jobs.
     lines: JobLines,
     writer: Sender<ToWriter>,
@@ -96,6 +102,8 @@ struct Invocation {
     file: Option<(PathBuf, String)>,
     /// When it is killed.
     time_limit: Option<Duration>,
+    /// Whose it is, if that is not the controller's user.
+    owner: Option<TriggerOwner>,
 }
 
 impl Programs {
@@ -116,6 +124,7 @@ impl Programs {
             runs: ProgramQueue::new(BOUNDS),
             mails: ProgramQueue::new(MAIL_BOUNDS),
             limit_mails: LimitMails::default(),
+            triggers: TriggerPrograms::start(&writer)?,
             lines,
             writer,
         };
@@ -144,6 +153,7 @@ impl Programs {
             Ok(())
         })?;
         programs.power_nodes(state);
+        programs.triggers.resume(state, &programs.settings);
         for job in state.active.iter().filter_map(|id| state.jobs.get(id)) {
             programs.watch_limit(state, job);
             programs.run_prolog(state, job);
@@ -183,6 +193,17 @@ impl Programs {
                 }
             }
             Event::NodeChanged { node, change, .. } => self.power.on_event(*node, change),
+            Event::TriggersChanged { change, at } => {
+                let run = match change {
+                    TriggerChange::Fired { trigger, .. } => TriggerRunId {
+                        trigger: *trigger,
+                        fired: *at,
+                    },
+                    TriggerChange::Begun(run) => *run,
+                    _ => return,
+                };
+                self.triggers.run(state, run, &self.settings);
+            }
             _ => {}
         }
     }
@@ -278,6 +299,7 @@ impl Drop for Programs {
     fn drop(&mut self) {
         self.runs.close();
         self.mails.close();
+        self.triggers.close();
         self.limit_mails.close();
     }
 }
@@ -318,20 +340,31 @@ fn run_all(queue: &ProgramQueue, ended: impl Fn(JobAttempt, bool) + Clone + Send
 
 /// Runs it to its end; whether that was a good one.
 fn carry_out(invocation: &Invocation) -> bool {
+    let begun = begin(invocation);
+    end(begun, invocation)
+}
+
+/// Starts it.
+fn begin(invocation: &Invocation) -> std::io::Result<Child> {
     let Invocation {
         what,
         program,
         args,
         env,
         file,
-        time_limit,
+        time_limit: _,
+        owner,
     } = invocation;
     if let Some((path, text)) = file
         && let Err(e) = std::fs::write(path, text)
     {
         warn!("{what}={program}: {}: {e}", path.display());
     }
-    let status = command(program, args)
+    let mut command = match owner {
+        Some(owner) => trigger_program::command(*owner, program, args),
+        None => command(program, args),
+    };
+    command
         .env_clear()
         .envs(env.iter().map(|(name, value)| (name, value)))
         .env("PATH", "/usr/local/bin:/usr/bin:/bin")
@@ -341,8 +374,13 @@ fn carry_out(invocation: &Invocation) -> bool {
         .stderr(Stdio::null())
         .process_group(0)
         .spawn()
-        .and_then(|child| wait(child, *time_limit));
-    if let Some((path, _)) = file {
+}
+
+/// Waits for its end; whether that was a good one.
+fn end(begun: std::io::Result<Child>, invocation: &Invocation) -> bool {
+    let (what, program) = (invocation.what, &invocation.program);
+    let status = begun.and_then(|child| wait(child, invocation.time_limit));
+    if let Some((path, _)) = &invocation.file {
         let _ = std::fs::remove_file(path);
     }
     match status {
@@ -409,6 +447,7 @@ mod tests {
             env: Vec::new(),
             file: None,
             time_limit: None,
+            owner: None,
         };
         let own = "/proc/self/oom_score_adj";
         let before = std::fs::read_to_string(own).unwrap();

@@ -356,6 +356,7 @@ impl Replica {
             Query::AccountsOfClusters => send(answer::accounts(&self.state, identity, true)),
             Query::JobCounts => send(answer::job_counts(&self.state, identity)),
             Query::Priorities => answer::priorities(&self.state, identity, &mut send_part),
+            Query::Triggers => send(answer::triggers(&self.state, identity)),
             Query::Crontab { uid } => send(answer::crontab(&self.state, identity, *uid)),
             Query::Reservations => send(answer::reservations(&self.state, identity)),
             Query::Changes(query) => {

@@ -1,6 +1,7 @@
 //! The controller process: reads the configuration, recovers the state, starts the threads, serves, stops.
 
 use crate::accounting::{Accounting, READERS};
+use crate::accounting_events;
 use crate::answer;
 use crate::audit;
 use crate::changes::Changes;
@@ -22,7 +23,7 @@ use crate::patience::Patience;
 use crate::peer::Place;
 use crate::priority;
 use crate::program_settings::ProgramSettings;
-use crate::programs::Programs;
+use crate::programs::{self, Programs};
 use crate::quarantine::Quarantine;
 use crate::quota::{Users, raise_descriptors};
 use crate::rate_limit::RateLimit;
@@ -48,6 +49,7 @@ use muster_journal::Log as _;
 use muster_model::command::{Identity, JobSelection, KeptPartitions, UserCommand};
 use muster_model::ids::JobId;
 use muster_model::spec::JobKind;
+use muster_model::trigger::{TriggerEvents, TriggerReport};
 use muster_proto::client::daemon_socket;
 use std::collections::HashMap;
 use std::fs;
@@ -140,6 +142,12 @@ pub fn run(options: &Options, pages: HttpPages, ready: impl FnOnce()) -> Result<
     audit::start().context("cannot start thread for the audit log")?;
     let bound = Duration::from_secs(read.config.timeouts.slurmctld_s);
     start_watchdog(&core.pulses, &core.follower, bound)?;
+    // No backup has had control meanwhile: there is none.
+    let started = TriggerEvents::CONTROLLER_RESUMES.with(TriggerEvents::CONTROLLER_CONTROLS);
+    let _ = (core.to_writer).send(ToWriter::Trigger(TriggerReport::Happened(started)));
+    let (follower, to_writer) = (Arc::downgrade(&core.follower), core.to_writer.clone());
+    accounting_events::watch(follower, ACCOUNTING_ROOM, to_writer)
+        .context("cannot start thread for events of accounting")?;
     let threads = start_threads(core.writer, core.writer_inbox, core.replica)?;
     let ready = || {
         Notify::from_environment().send("READY=1");
@@ -156,6 +164,7 @@ pub fn run(options: &Options, pages: HttpPages, ready: impl FnOnce()) -> Result<
     // From here on the watchdog sees to it that this comes to an end.
     failure::stopping();
     Notify::from_environment().send("STOPPING=1");
+    programs::triggers::stop();
     let _ = core.to_writer.send(ToWriter::Stop { nodes: false });
     drop(core.to_writer);
     for thread in threads {

@@ -246,6 +246,7 @@ impl Shared {
     pub(crate) fn stop(&self, nodes: bool) {
         if !self.stopping.replace(true) {
             failure::stopping();
+            crate::programs::triggers::stop();
             let _ = self.writer.send(ToWriter::Stop { nodes });
             self.stopped.notify_one();
         }

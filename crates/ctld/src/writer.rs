@@ -40,6 +40,7 @@ use muster_model::limits::PURGE_MAX;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::time::Timestamp;
 use muster_model::topology::Topology;
+use muster_model::trigger::TriggerReport;
 use muster_proto::node::{NodeSettings, Welcome};
 use muster_sched::engine::{Engine, Turn};
 use retry::{PrologResult, ReportAck, Retry};
@@ -138,6 +139,8 @@ struct NewConfig {
 struct Outbox {
     users: Vec<Decided>,
     prologs: Vec<PrologResult>,
+    /// Reports about triggers, in case they have to be decided again.
+    triggers: Vec<TriggerReport>,
     config: Option<NewConfig>,
     /// By node and connection: a node that has connected again gets none for what another connection has said.
     acks: Vec<ReportAck>,
@@ -541,6 +544,10 @@ impl Writer {
                 out.prologs.push(PrologResult { job, attempt, well });
                 let command = Command::PrologEnded { job, attempt, well };
                 self.engine.decide(0, &command, now, turn);
+            }
+            ToWriter::Trigger(report) => {
+                out.triggers.push(report);
+                self.engine.decide(0, &Command::Trigger(report), now, turn);
             }
             ToWriter::StartSnapshot { position, answer } => {
                 let writer = self.log.start_snapshot(position);

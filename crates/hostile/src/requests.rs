@@ -32,6 +32,7 @@ use muster_model::spec::{
 };
 use muster_model::time::{TimeLimit, Timestamp};
 use muster_model::topology::SwitchAsk;
+use muster_model::trigger::{TriggerAsk, TriggerEvents};
 use muster_proto::acct::{NodeEventQuery, TransactionQuery, UsageQuery};
 use muster_proto::changes::ChangesQuery;
 use muster_proto::client::{JobFilter, Query, RequestBody};
@@ -94,14 +95,14 @@ kinds!(
     pub COMMANDS, command_name, UserCommand:
     Submit SubmitHet Cancel Signal Hold Release Requeue Suspend Resume UpdateJob UpdateNodes UpdatePartition EndAllocation
     Reconfigure Top CreatePartition Reboot CancelReboot DeletePartition CreateReservation UpdateReservation EditAccounts
-    DeleteReservation UpdateStep Notify CreateNodes DeleteNodes SetCrontab
+    DeleteReservation UpdateStep Notify CreateNodes DeleteNodes SetCrontab Trigger
 );
 kinds!(
     /// Kinds of queries.
     pub QUERIES, query_name, Query:
     Ping Jobs Cluster Config Script Allocation Accounting Diag Partitions ResetDiag Reservations NodeEvents Transactions
     Differences Accounts AccountsOfClusters JobClasses Priorities Licenses Listing Why Crontab JobCounts Usage
-    Changes Environment
+    Changes Environment Triggers
 );
 kinds!(
     /// Kinds of requests to the controller.
@@ -410,6 +411,14 @@ fn commands_of_administrator(ids: &Ids) -> Vec<UserCommand> {
         UserCommand::CancelReboot {
             nodes: "n1".to_owned(),
         },
+        UserCommand::Trigger(Box::new(TriggerAsk::Set {
+            events: TriggerEvents::DOWN,
+            job: None,
+            nodes: "n1".to_owned(),
+            offset_s: 0,
+            program: "/bin/true".to_owned(),
+            permanent: false,
+        })),
         UserCommand::CreateReservation(Box::new(reservation())),
         UserCommand::UpdateReservation(Box::new(reservation())),
         UserCommand::DeleteReservation {
@@ -458,6 +467,7 @@ fn queries(ids: &Ids) -> Vec<(Rights, Query)> {
             },
         ),
         (Anyone, Query::Crontab { uid: None }),
+        (Anyone, Query::Triggers),
         (Anyone, Query::JobCounts),
         (
             Anyone,

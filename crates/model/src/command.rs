@@ -1,24 +1,27 @@
 //! Requests to the core. A command is a request with an identity; `muster_core::decide` turns it into events or refuses it.
 
 mod accounts;
+mod crontab;
 mod reservation;
 
 pub use accounts::{
     AccountsAsk, AccountsEdit, ClusterAsk, ListEdit, QosAsk, TermsAsk, UsageAsk, WckeysAsk,
 };
+pub use crontab::CrontabAsk;
 pub use reservation::{NameList, ReservationAsk};
 
 use crate::config::ClusterConfig;
 use crate::ids::{Attempt, BlobId, JobAttempt, JobId, NodeIdx, StepNo};
 use crate::job::{Allocation, ExitStatus, JobState, Step, StepEnd};
 use crate::limits::{
-    CRONTAB_BYTES_MAX, CRONTAB_JOBS_MAX, DYNAMIC_NODES_MAX, HET_COMPONENTS_MAX, HOSTLIST_BYTES_MAX,
-    KINDS_MAX, QUERY_ITEMS_MAX, SCRIPT_BYTES_MAX, SIGNAL_MAX,
+    DYNAMIC_NODES_MAX, HET_COMPONENTS_MAX, HOSTLIST_BYTES_MAX, KINDS_MAX, QUERY_ITEMS_MAX,
+    SCRIPT_BYTES_MAX, SIGNAL_MAX,
 };
 use crate::node::{NodeConfig, NodeInfo};
 use crate::refusal::Refusal;
-use crate::spec::{Dependency, JobSpec, Owner, ResourceAsk};
+use crate::spec::{Dependency, JobSpec, ResourceAsk};
 use crate::time::{TimeLimit, Timestamp};
+use crate::trigger::{TriggerAsk, TriggerReport};
 use crate::validate::Validate;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
@@ -88,6 +91,8 @@ pub enum Command {
         /// With exit status 0.
         well: bool,
     },
+    /// A report about triggers and their events.
+    Trigger(TriggerReport),
     /// A job is over and its nodes are clean: what forecasts assume, and how jobs of a replayed workload end. No cluster decides on it.
     AssumeEnded {
         /// The job.
@@ -374,26 +379,9 @@ pub enum UserCommand {
     /// scrontab: a user's crontab with the jobs of its entries, all or none, in place of the one before. Without a text that goes.
     #[n(400)]
     SetCrontab(#[n(0)] Box<CrontabAsk>),
-}
-
-/// A crontab, and the jobs of its entries.
-#[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
-pub struct CrontabAsk {
-    /// Whose; empty is the caller.
-    #[n(0)]
-    pub owner: Owner,
-    /// The text; absent removes it.
-    #[n(1)]
-    #[valid(max_bytes = CRONTAB_BYTES_MAX)]
-    pub text: Option<String>,
-    /// A job for each entry, in order.
-    #[n(2)]
-    #[valid(max_items = CRONTAB_JOBS_MAX)]
-    pub jobs: Vec<JobSpec>,
-    /// Script and context bytes that the jobs name.
-    #[n(3)]
-    #[valid(max_bytes = SCRIPT_BYTES_MAX, max_items = 2 * CRONTAB_JOBS_MAX)]
-    pub blobs: Vec<(BlobId, ByteVec)>,
+    /// strigger --set and --clear.
+    #[n(410)]
+    Trigger(#[n(0)] Box<TriggerAsk>),
 }
 
 /// One job as users write it: `123`, `123_4`, `123_[1-3]`, `123+1`.

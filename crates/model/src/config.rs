@@ -178,6 +178,10 @@ pub struct ClusterConfig {
     #[n(40)]
     #[cbor(default)]
     pub reservation_users: Vec<String>,
+    /// `SlurmctldParameters=allow_user_triggers` where the controller is root: users may have triggers.
+    #[n(41)]
+    #[cbor(default)]
+    pub user_triggers: bool,
 }
 
 impl Default for ClusterConfig {
@@ -225,6 +229,7 @@ impl Default for ClusterConfig {
             extern_steps: false,
             requeue_on_prolog_failure: false,
             reservation_users: Vec::new(),
+            user_triggers: false,
         }
     }
 }

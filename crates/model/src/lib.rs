@@ -57,6 +57,7 @@ pub mod time;
 pub mod topology;
 pub mod torque;
 pub mod tree;
+pub mod trigger;
 pub mod usage;
 pub mod use_slots;
 pub mod validate;

@@ -201,6 +201,12 @@ refusals! {
     402 CrontabsDisabled = "scrontab is disabled on this cluster",
     /// The least time asked for is longer than what the job, its partition or its deadline has room for.
     403 InvalidTimeMin = "Invalid time-min specification (exceeds job's time or other limits)",
+    /// No trigger is meant.
+    404 NoSuchTrigger = "No such process",
+    /// The same trigger is there.
+    405 DuplicateTrigger = "Duplicate event trigger",
+    /// There are as many triggers as there may be.
+    406 TooManyTriggers = "Too many event triggers",
     /// A verifier of the site refused it, and says why in lines of its own.
     500 Unspecified = "Unspecified error",
     /// A verifier wants a time limit.

@@ -41,7 +41,7 @@ A site's own cluster:
 
 Commands, each also as a link of that name; 'muster COMMAND --help' says more:
   sbatch srun salloc scancel scontrol squeue sinfo sacct sdiag sprio sreport sshare sstat
-  sacctmgr seff sattach sbcast sgather scrontab
+  sacctmgr seff sattach sbcast sgather scrontab strigger
 and those of Grid Engine:
   qsub qstat qdel qalter qhold qrls qmod qhost qselect qacct qconf qping qquota qsummary qresub
   qrsub qrdel qrstat qrsh qlogin qsh

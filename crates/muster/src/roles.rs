@@ -30,6 +30,8 @@ pub(crate) enum Role {
     RestServer,
     /// What runs job_submit.lua; started by the controller.
     Verifier,
+    /// What becomes the program of a user's trigger; started by the controller.
+    TriggerProgram,
     /// What serves MPI beside a step daemon; started by that.
     PmixHost,
     /// One of Slurm's user commands.
@@ -37,7 +39,7 @@ pub(crate) enum Role {
 }
 
 /// Link name, role, and the `muster` subcommand of the same role.
-const DAEMONS: [(&str, Role, &str); 13] = [
+const DAEMONS: [(&str, Role, &str); 14] = [
     ("slurmctld", Role::Controller, "ctld"),
     ("slurmd", Role::Supervisor, "noded"),
     ("sackd", Role::TokenDaemon, "sackd"),
@@ -51,6 +53,11 @@ const DAEMONS: [(&str, Role, &str); 13] = [
     (muster_node::SACK_NAME, Role::Sack, "sack"),
     (muster_node::HOST_NAME, Role::PmixHost, "pmix-host"),
     (muster_verifier::process::NAME, Role::Verifier, "verifier"),
+    (
+        muster_ctld::trigger_program::NAME,
+        Role::TriggerProgram,
+        "trigger-program",
+    ),
 ];
 
 /// Names that a cluster's `bin` directory gets.
@@ -58,10 +65,19 @@ pub(crate) fn links() -> impl Iterator<Item = &'static str> {
     let daemons = DAEMONS
         .iter()
         .filter(|(_, role, _)| {
-            use Role::{Agent, Credential, PmixHost, Relay, Sack, Shim, StepDaemon, Verifier};
+            use Role::{Agent, Credential, PmixHost, Relay, Sack, Shim, StepDaemon};
+            use Role::{TriggerProgram, Verifier};
             !matches!(
                 role,
-                Agent | Shim | StepDaemon | PmixHost | Credential | Relay | Sack | Verifier
+                Agent
+                    | Shim
+                    | StepDaemon
+                    | PmixHost
+                    | Credential
+                    | Relay
+                    | Sack
+                    | TriggerProgram
+                    | Verifier
             )
         })
         .map(|(name, ..)| *name);
@@ -114,6 +130,7 @@ pub(crate) fn run(role: Role, name: &str, args: &[String]) -> ExitCode {
         Role::AccountingCopy => crate::slurmdbd::main(args),
         Role::RestServer => crate::slurmrestd::main(args),
         Role::Verifier => muster_verifier::process::main(),
+        Role::TriggerProgram => muster_ctld::trigger_program::main(args),
         Role::PmixHost => muster_node::pmix_host_main(),
         Role::Command => {
             muster_cli::set_lua(muster_verifier::load_cli_filter);

@@ -227,6 +227,9 @@ pub enum Query {
     /// The environment that a job was submitted with: [`Response::Environment`]. Owner or administrator.
     #[n(470)]
     Environment(#[n(0)] JobId),
+    /// Triggers: one [`Response::Triggers`].
+    #[n(480)]
+    Triggers,
 }
 
 /// Which records a client wants. All given conditions must hold; an empty list is no condition.
@@ -391,6 +394,9 @@ pub enum Response {
     /// To `Environment`: an encoded [`muster_model::spec::ExecContext`].
     #[n(470)]
     Environment(#[n(0)] ByteVec),
+    /// To `Triggers`: those that the caller may see, by number.
+    #[n(480)]
+    Triggers(#[n(0)] Vec<muster_model::trigger::Trigger>),
 }
 
 /// A node's agent takes a welcome and refusals from the controller; all else is for commands, which trust theirs.

@@ -53,6 +53,7 @@ impl From<&Query> for AccessRequest {
             Query::Listing(_) => AccessRequest::Listing,
             Query::Why { .. } => AccessRequest::Why,
             Query::Crontab { .. } => AccessRequest::Crontab,
+            Query::Triggers => AccessRequest::Triggers,
         }
     }
 }

@@ -19,6 +19,7 @@ use muster_model::spec::{
 use muster_model::task_range::TaskRange;
 use muster_model::time::{TimeLimit, Timestamp};
 use muster_model::topology::SwitchAsk;
+use muster_model::trigger::{TriggerAsk, TriggerEvents};
 use muster_proto::client::{Request, RequestBody};
 use muster_proto::{PROTOCOL, frame};
 
@@ -530,7 +531,24 @@ pub(crate) fn command(random: &mut Random, known: &Known) -> UserCommand {
             target,
             update: update(random, known),
         },
-        17 => match random.below(4) {
+        17 => match random.below(6) {
+            4 => UserCommand::Trigger(Box::new(TriggerAsk::Set {
+                events: TriggerEvents(1 << random.below(24)),
+                job: random.one_in(2).then_some(target.job),
+                nodes: if random.one_in(2) {
+                    "n[1-2]".to_owned()
+                } else {
+                    String::new()
+                },
+                offset_s: i32::try_from(random.below(100)).unwrap_or(0) - 50,
+                program: "/bin/true".to_owned(),
+                permanent: random.one_in(2),
+            })),
+            5 => UserCommand::Trigger(Box::new(TriggerAsk::Clear {
+                id: some(random, |r| u32::try_from(r.below(20)).unwrap_or(0)),
+                job: some(random, |_| target.job),
+                uid: some(random, |r| u32::try_from(r.below(3)).unwrap_or(0)),
+            })),
             0 => UserCommand::Top { target },
             1 => UserCommand::Notify {
                 target,

@@ -191,10 +191,10 @@ impl ClusterSide {
 }
 
 /// Slurm's commands. One that Muster lacks must not be found for it.
-const COMMANDS: [&str; 20] = [
+const COMMANDS: [&str; 21] = [
     "sacct", "sacctmgr", "salloc", "sattach", "sbatch", "sbcast", "scancel", "scontrol",
     "scrontab", "sdiag", "seff", "sgather", "sh5util", "sinfo", "sprio", "squeue", "sreport",
-    "srun", "sshare", "sstat",
+    "srun", "sshare", "sstat", "strigger",
 ];
 
 /// A PATH with links to all programs but Slurm's.
@@ -208,8 +208,7 @@ fn without_slurm(top: &Path, path: &str) -> Result<String> {
     {
         let entry = entry?;
         let name = entry.file_name();
-        let is_slurms = |known: &str| name == known || name == "strigger";
-        if !COMMANDS.iter().any(|known| is_slurms(known)) {
+        if !COMMANDS.iter().any(|known| name == *known) {
             // The first of a name counts.
             let _ = std::os::unix::fs::symlink(entry.path(), folder.join(&name));
         }

@@ -67,6 +67,15 @@ const MANUALS: &[(&str, &str)] = &[
         "sgather",
         "compress C fanout F force f help h jobid j keep k preserve p recursive r timeout t usage u verbose v version V",
     ),
+    (
+        "strigger",
+        "backup_slurmctld_assumed_control C backup_slurmctld_failure B backup_slurmctld_resumed_operation c burst_buffer \
+         clear clusters M down d drained D draining fail F fini f flags front_end get help id i idle I jobid j node n \
+         noheader N offset o primary_database_failure h primary_database_resumed_operation H primary_slurmdbd_failure g \
+         primary_slurmdbd_resumed_operation G primary_slurmctld_acct_buffer_full e primary_slurmctld_failure a \
+         primary_slurmctld_resumed_control b primary_slurmctld_resumed_operation A program p quiet Q reconfig r resume R \
+         set time t up u usage user verbose v version V",
+    ),
     ("seff", "help h usage version v"),
     (
         "qstat",

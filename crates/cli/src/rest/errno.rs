@@ -123,6 +123,9 @@ pub(super) fn of(code: RefusalCode) -> i32 {
         R::StorageFull => 28,
         R::Busy | R::TooManyJobs => 11,
         R::InvalidValue => 22,
+        R::NoSuchTrigger => 3,
+        R::TooManyTriggers => 11,
+        R::DuplicateTrigger => 2089,
         R::CrontabsDisabled => NOT_SUPPORTED,
     }
 }

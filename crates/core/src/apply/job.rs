@@ -155,6 +155,7 @@ pub(crate) fn apply_event(job: &mut Job, event: &Event) {
         | Event::ReservationStarted { .. }
         | Event::ReservationGone { .. }
         | Event::CrontabSet { .. }
+        | Event::TriggersChanged { .. }
         | Event::AccountsChanged { .. }
         | Event::PrioritiesCalculated { .. } => {}
     }

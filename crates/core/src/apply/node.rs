@@ -210,6 +210,7 @@ pub(crate) fn apply_event(node: &mut Node, event: &Event) {
         | Event::ReservationStarted { .. }
         | Event::ReservationGone { .. }
         | Event::CrontabSet { .. }
+        | Event::TriggersChanged { .. }
         | Event::AccountsChanged { .. }
         | Event::PrioritiesCalculated { .. } => {
             panic!("{event:?} is not about a node")

@@ -39,7 +39,8 @@ pub(super) struct Draft<'a> {
     pub(super) state: &'a State,
     /// The time of the decision.
     pub(super) now: Timestamp,
-    events: Vec<Event>,
+    /// What was decided on it so far, by [`Draft::emit`] alone.
+    pub(super) events: Vec<Event>,
     /// What may still be written, where that has bounds.
     budget: Option<EventBudget>,
     /// See [`Draft::looked_at`].
@@ -414,6 +415,7 @@ impl<'a> Draft<'a> {
             | Event::PartitionRemoved { .. }
             | Event::NodesCreated { .. }
             | Event::NodesDeleted { .. }
+            | Event::TriggersChanged { .. }
             | Event::PrioritiesCalculated { .. } => {}
             Event::AccountsChanged { changes, .. } => {
                 for change in changes {

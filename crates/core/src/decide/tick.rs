@@ -34,6 +34,7 @@ pub(super) fn tick(draft: &mut Draft<'_>, accounted: bool) {
     super::reservation::tick(draft);
     super::turns::tick(draft);
     super::power::tick(draft);
+    super::triggers::tick(draft);
     priorities(draft);
     if accounted {
         purge(draft);

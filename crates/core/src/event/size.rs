@@ -1,6 +1,6 @@
 //! How long events are by what may be long in them.
 
-use super::{Event, JobChange};
+use super::{Event, JobChange, TriggerChange};
 use minicbor::encode::Write;
 use minicbor::{Encode, Encoder};
 use muster_model::job::Step;
@@ -83,6 +83,10 @@ impl Event {
                 crontab: Some(crontab),
                 ..
             } => crontab.text.len() as u64,
+            Event::TriggersChanged {
+                change: TriggerChange::Set(trigger),
+                ..
+            } => trigger.bytes() as u64,
             _ => 0,
         }
     }

@@ -54,6 +54,9 @@ pub fn may(state: &State, identity: &Identity, request: AccessRequest) -> bool {
     {
         return true;
     }
+    if request == AccessRequest::SetTrigger && may_trigger(state, identity) {
+        return true;
+    }
     let least = request.least().role();
     least.is_some_and(|least| role_of(state, identity) >= least)
 }
@@ -68,6 +71,12 @@ fn may_reserve(state: &State, identity: &Identity) -> bool {
         None => *name == identity.user,
     };
     !identity.is_ordinary && listed.iter().any(is_meant)
+}
+
+/// Whether the site lets users have triggers, whose programs the controller's host runs as them.
+fn may_trigger(state: &State, identity: &Identity) -> bool {
+    let config = state.config.as_ref();
+    !identity.is_ordinary && config.is_some_and(|config| config.user_triggers)
 }
 
 /// The part of a submission or of a change that a request is the right to, if a verifier of the site may grant it.

@@ -34,6 +34,7 @@ mod stored;
 mod submission;
 mod submitted_again;
 mod table;
+mod triggers;
 mod turns;
 mod verbs;
 mod work;

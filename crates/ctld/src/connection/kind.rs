@@ -1,6 +1,7 @@
 //! What sdiag calls requests: Slurm's names of them.
 
 use muster_model::command::UserCommand;
+use muster_model::trigger::TriggerAsk;
 use muster_proto::client::{Query, RequestBody};
 
 /// The name of a request.
@@ -24,6 +25,10 @@ pub(super) fn kind(body: &RequestBody) -> &'static str {
             UserCommand::DeleteReservation { .. } => "REQUEST_DELETE_RESERVATION",
             UserCommand::UpdateStep { .. } => "REQUEST_UPDATE_JOB_STEP",
             UserCommand::SetCrontab(_) => "REQUEST_UPDATE_CRONTAB",
+            UserCommand::Trigger(ref ask) => match **ask {
+                TriggerAsk::Set { .. } => "REQUEST_TRIGGER_SET",
+                TriggerAsk::Clear { .. } => "REQUEST_TRIGGER_CLEAR",
+            },
             UserCommand::Notify { .. } => "REQUEST_JOB_NOTIFY",
             UserCommand::Reconfigure => "REQUEST_RECONFIGURE",
             UserCommand::EndAllocation { .. } => "REQUEST_COMPLETE_JOB_ALLOCATION",
@@ -57,6 +62,7 @@ pub(super) fn kind(body: &RequestBody) -> &'static str {
             Query::Priorities => "REQUEST_PRIORITY_FACTORS",
             Query::Why { .. } => "REQUEST_JOB_INFO_SINGLE",
             Query::Crontab { .. } => "REQUEST_CRONTAB",
+            Query::Triggers => "REQUEST_TRIGGER_GET",
         },
         RequestBody::WaitStarted(_) | RequestBody::WaitEnded(_) => "REQUEST_JOB_READY",
         RequestBody::WaitNodes(_) => "REQUEST_NODE_INFO",

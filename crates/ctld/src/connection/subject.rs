@@ -103,6 +103,7 @@ fn query_subject(query: &Query) -> String {
         | Query::AccountsOfClusters
         | Query::JobCounts
         | Query::Changes(_)
+        | Query::Triggers
         | Query::Priorities => String::new(),
     }
 }

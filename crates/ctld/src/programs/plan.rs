@@ -9,6 +9,7 @@ use muster_core::event::spec_bytes;
 use muster_model::ids::JobAttempt;
 use muster_model::job_env::Variables;
 use muster_model::spec::JobSpec;
+use muster_model::trigger::TriggerRunId;
 use muster_model::visible_text::beginning;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,6 +37,8 @@ pub(super) struct ProgramPlan {
 enum PlannedProgram {
     /// A program that is no job's, or of which texts were cut.
     Whole(Box<Invocation>),
+    /// A program of a trigger.
+    Trigger(TriggerRunId, Box<Invocation>),
     /// A mail about a job.
     Mail(Arc<ProgramJob>, JobMail),
     /// A program for a job.
@@ -59,6 +62,18 @@ impl ProgramPlan {
         ProgramPlan {
             is_required: true,
             ..ProgramPlan::of(PlannedProgram::Whole(Box::new(invocation)), settings)
+        }
+    }
+
+    /// A program of a trigger.
+    pub(super) fn of_trigger(
+        run: TriggerRunId,
+        invocation: Invocation,
+        settings: &Arc<ProgramSettings>,
+    ) -> ProgramPlan {
+        ProgramPlan {
+            is_required: true,
+            ..ProgramPlan::of(PlannedProgram::Trigger(run, Box::new(invocation)), settings)
         }
     }
 
@@ -102,6 +117,17 @@ impl ProgramPlan {
     pub(super) fn prolog(&self) -> Option<JobAttempt> {
         match self.what {
             PlannedProgram::Job(JobProgram::Prolog(launch), ..) => Some(launch),
+            PlannedProgram::Job(..)
+            | PlannedProgram::Mail(..)
+            | PlannedProgram::Trigger(..)
+            | PlannedProgram::Whole(_) => None,
+        }
+    }
+
+    /// The trigger that fired.
+    pub(super) fn trigger(&self) -> Option<TriggerRunId> {
+        match &self.what {
+            PlannedProgram::Trigger(run, _) => Some(*run),
             PlannedProgram::Job(..) | PlannedProgram::Mail(..) | PlannedProgram::Whole(_) => None,
         }
     }
@@ -111,7 +137,7 @@ impl ProgramPlan {
         match &self.what {
             PlannedProgram::Job(_, _, record) => Some(&record.spec),
             PlannedProgram::Mail(record, _) => Some(&record.spec),
-            PlannedProgram::Whole(_) => None,
+            PlannedProgram::Trigger(..) | PlannedProgram::Whole(_) => None,
         }
     }
 
@@ -119,7 +145,9 @@ impl ProgramPlan {
     pub(super) fn bytes(&self) -> usize {
         FIXED_BYTES
             + match &self.what {
-                PlannedProgram::Whole(invocation) => invocation.bytes(),
+                PlannedProgram::Whole(invocation) | PlannedProgram::Trigger(_, invocation) => {
+                    invocation.bytes()
+                }
                 PlannedProgram::Mail(record, mail) => record.bytes() + mail.bytes(),
                 PlannedProgram::Job(_, program, record) => program.len() + record.bytes(),
             }
@@ -143,7 +171,9 @@ impl ProgramPlan {
     pub(super) fn invocation(self) -> Invocation {
         let settings = &*self.settings;
         match self.what {
-            PlannedProgram::Whole(invocation) => *invocation,
+            PlannedProgram::Whole(invocation) | PlannedProgram::Trigger(_, invocation) => {
+                *invocation
+            }
             PlannedProgram::Mail(record, mail) => {
                 let mut env = record.env(settings);
                 env.extend(mail.env);
@@ -154,6 +184,7 @@ impl ProgramPlan {
                     env,
                     file: None,
                     time_limit: Some(MAIL_TIME_LIMIT),
+                    owner: None,
                 }
             }
             PlannedProgram::Job(kind, program, record) => {
@@ -166,6 +197,7 @@ impl ProgramPlan {
                     env,
                     file: None,
                     time_limit: None,
+                    owner: None,
                 }
             }
         }

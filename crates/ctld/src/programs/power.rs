@@ -83,6 +83,7 @@ impl Moves {
                 env,
                 file,
                 time_limit: None,
+                owner: None,
             });
         }
         out

@@ -182,6 +182,7 @@ fn source(message: &ToWriter, state: &State) -> Option<MessageSource> {
         | ToWriter::NodeLost { node, .. } => Some(MessageSource::Node(*node)),
         ToWriter::Configure { .. }
         | ToWriter::PrologEnded { .. }
+        | ToWriter::Trigger(_)
         | ToWriter::StartSnapshot { .. }
         | ToWriter::FinishSnapshot(_)
         | ToWriter::Stop { .. } => None,

@@ -229,6 +229,7 @@ impl Writer {
             attempt: ended.attempt,
             well: ended.well,
         }));
+        first.extend(work.out.triggers.into_iter().map(ToWriter::Trigger));
         first.extend(work.out.users.into_iter().filter_map(message));
         self.retry.careful += first.len();
         // Where nobody is known to be to blame, the next turn shows whether it fails without any message.

@@ -5,6 +5,7 @@ use muster_model::command::{CrontabAsk, JobUpdate, UserCommand};
 use muster_model::ids::JobId;
 use muster_model::spec::{JobSpec, Owner, StdioSpec};
 use muster_model::time::{TimeLimit, Timestamp};
+use muster_model::trigger::TriggerAsk;
 use muster_proto::client::{Query, RequestBody};
 
 /// A request with a part, and the row of the part.
@@ -137,6 +138,16 @@ pub(crate) fn parts(other: &Other<'_>) -> Vec<Part> {
         (
             Row::CrontabOfOther,
             RequestBody::Query(Box::new(Query::Crontab { uid })),
+        ),
+        (
+            Row::TriggerOfOther,
+            RequestBody::Command(Box::new(UserCommand::Trigger(Box::new(
+                TriggerAsk::Clear {
+                    id: None,
+                    job: None,
+                    uid,
+                },
+            )))),
         ),
         (Row::TokenOfOther, token(&other.owner.user)),
         (Row::TokenOfOther, token("root")),

@@ -3,6 +3,7 @@
 
 use super::Least;
 use crate::command::{AccountsAsk, TermsAsk, UserCommand};
+use crate::trigger::TriggerAsk;
 
 /// Which interface a request belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +91,10 @@ requests! {
     Notify = Command, Owner, "scontrol notify";
     /// Replaces or removes a crontab.
     SetCrontab = Command, Anyone, "scrontab";
+    /// Has the controller run a program when something happens; with allow_user_triggers, anyone for own jobs and for nodes.
+    SetTrigger = Command, SlurmUser, "strigger --set";
+    /// Removes triggers of one's own.
+    ClearTrigger = Command, Anyone, "strigger --clear";
     /// Says that an allocation's holder is done.
     EndAllocation = Command, Owner, "end of salloc and srun";
     /// Changes nodes: state, reason, weight, features, power.
@@ -121,6 +126,8 @@ requests! {
     SubmitForOther = Part, SlurmUser, "--uid, --gid";
     /// Replaces or removes the crontab of another user.
     SetCrontabOfOther = Part, SlurmUser, "scrontab -u USER";
+    /// Sets a trigger for the job of another user, and removes triggers of others.
+    TriggerOfOther = Part, SlurmUser, "strigger --set, --clear";
     /// Asks for a nice value below 0.
     NegativeNice = Part, Operator, "--nice below 0";
     /// Sets a priority that is worked out otherwise, or one above the usual.
@@ -229,6 +236,8 @@ requests! {
     Priorities = Query, Anyone, "sprio";
     /// Licenses.
     Licenses = Query, Anyone, "scontrol show licenses";
+    /// Triggers (PrivateData=jobs, nodes).
+    Triggers = Query, Anyone, "strigger --get";
     /// The caller's crontab.
     Crontab = Query, Anyone, "scrontab -l, -e";
     /// The crontab of another user.
@@ -306,6 +315,10 @@ impl From<&UserCommand> for AccessRequest {
             UserCommand::Top { .. } => AccessRequest::Top,
             UserCommand::Notify { .. } => AccessRequest::Notify,
             UserCommand::SetCrontab(_) => AccessRequest::SetCrontab,
+            UserCommand::Trigger(ask) => match **ask {
+                TriggerAsk::Set { .. } => AccessRequest::SetTrigger,
+                TriggerAsk::Clear { .. } => AccessRequest::ClearTrigger,
+            },
             UserCommand::EndAllocation { .. } => AccessRequest::EndAllocation,
             UserCommand::UpdateNodes { .. } => AccessRequest::UpdateNodes,
             UserCommand::UpdatePartition { .. } => AccessRequest::UpdatePartition,

@@ -74,7 +74,7 @@ fn man_pages_render_without_warnings() {
         );
         assert!(output.stdout.len() > 500, "{}", path.display());
     }
-    assert_eq!(pages, 62);
+    assert_eq!(pages, 63);
 }
 
 /// What bash offers for a line.
@@ -128,7 +128,7 @@ fn every_command_has_help() {
         String::from_utf8(output.stdout).unwrap()
     };
     let commands = "sbatch srun salloc scancel scontrol squeue sinfo sacct sacctmgr sdiag sprio sreport sshare sstat seff \
-                    sbcast \
+                    sbcast strigger \
                     qsub qstat qdel qalter qhold qrls qmod qhost qselect qacct qconf qping qquota qsummary qresub qrsub qrdel qrstat qrsh qlogin qsh \
                     slurmctld slurmd";
     for command in commands.split_whitespace() {

@@ -67,6 +67,7 @@ mod steps;
 mod top;
 mod torque;
 mod tree;
+mod triggers;
 mod trust;
 mod verifier;
 mod watch;

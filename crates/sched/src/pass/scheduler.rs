@@ -191,6 +191,7 @@ impl Scheduler {
             | Event::ReservationGone { .. }
             | Event::CrontabSet { .. }
             | Event::AccountsChanged { .. } => self.rebuild = true,
+            Event::TriggersChanged { .. } => {}
             Event::PrioritiesCalculated { .. } => self.reranked = true,
             Event::ReservationStarted { name, .. } => self.reservation_opened(state, name),
             Event::JobSubmitted { id, .. } | Event::JobRequeued { id, .. } => {

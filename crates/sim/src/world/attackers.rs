@@ -175,6 +175,8 @@ fn touches_own_jobs_only(
                 matches!(change, NodeChange::Reboot(_) | NodeChange::Power(_))
             }
             Event::CrontabSet { uid, .. } => *uid == identity.uid,
+            // What happens to nodes and jobs makes them fire.
+            Event::TriggersChanged { .. } => true,
             Event::ReservationSet { .. } | Event::ReservationGone { .. } => {
                 !state.reservations.is_empty()
             }

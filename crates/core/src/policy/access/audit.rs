@@ -14,6 +14,7 @@ use muster_model::hostlist;
 use muster_model::ids::JobId;
 use muster_model::rights::AccessRequest;
 use muster_model::spec::JobSpec;
+use muster_model::trigger::{Trigger, TriggerAsk};
 use std::fmt::Write as _;
 
 /// Whether a command that is carried out changes something that is not the caller's own.
@@ -27,6 +28,17 @@ pub fn beyond_own(state: &State, identity: &Identity, command: &UserCommand) -> 
             .iter()
             .any(|spec| !spec.owner.user.is_empty() && spec.owner.uid != identity.uid),
         UserCommand::SetCrontab(ask) => !ask.owner.user.is_empty() && ask.owner.uid != identity.uid,
+        UserCommand::Trigger(ask) => match **ask {
+            TriggerAsk::Set { .. } => true,
+            TriggerAsk::Clear { id, job, uid } => {
+                let triggers = &state.triggers;
+                let is_others = |trigger: &Trigger| trigger.uid != identity.uid;
+                let of_id = id.and_then(|id| triggers.all().get(&id));
+                let of_job = job.into_iter().flat_map(|job| triggers.of_job(job));
+                let mut named = of_id.into_iter().chain(of_job);
+                uid.is_some_and(|uid| uid != identity.uid) || named.any(is_others)
+            }
+        },
         UserCommand::Cancel { selection } | UserCommand::Signal { selection, .. } => {
             if selection.targets.is_empty() {
                 let own = selection.only_own || selection.uid == Some(identity.uid);
@@ -98,6 +110,7 @@ fn subject_of(state: &State, command: &UserCommand) -> Subject {
         UserCommand::SetCrontab(ask) => Subject::new(format!("crontab {}", text(&ask.owner.user)))
             .key("Entries", ask.text.as_ref().map(|_| ask.jobs.len()))
             .word(if ask.text.is_none() { "remove" } else { "" }),
+        UserCommand::Trigger(ask) => trigger(ask),
         UserCommand::Cancel { selection } => Subject::new(selected(selection)),
         UserCommand::Signal {
             selection,
@@ -184,6 +197,30 @@ fn submitted(spec: Option<&JobSpec>) -> Subject {
     Subject::default()
         .key("JobName", Some(&spec.name))
         .key("UserId", (!owner.user.is_empty()).then_some(owner.uid))
+}
+
+fn trigger(ask: &TriggerAsk) -> Subject {
+    match ask {
+        TriggerAsk::Set {
+            events,
+            job,
+            nodes,
+            program,
+            ..
+        } => {
+            let nodes = (!nodes.is_empty()).then_some(nodes);
+            Subject::new("trigger")
+                .key("Event", Some(events.word()))
+                .key("JobId", *job)
+                .key("Nodes", nodes)
+                .key("Program", Some(program))
+        }
+        TriggerAsk::Clear { id, job, uid } => Subject::new("trigger")
+            .word("clear")
+            .key("Id", *id)
+            .key("JobId", *job)
+            .key("UserId", *uid),
+    }
 }
 
 fn edited(edit: &AccountsEdit) -> Subject {

@@ -17,6 +17,7 @@ use muster_model::spec::{
 };
 use muster_model::time::{TimeLimit, Timestamp};
 use muster_model::topology::SwitchAsk;
+use muster_model::trigger::TriggerAsk;
 
 /// A command of each kind, with something in each of its fields.
 pub(super) fn commands(base: JobId, job: JobId) -> Vec<UserCommand> {
@@ -377,6 +378,11 @@ pub(super) fn commands(base: JobId, job: JobId) -> Vec<UserCommand> {
             time_limit: TimeLimit::Minutes(9),
         },
         UserCommand::SetCrontab(Box::default()),
+        UserCommand::Trigger(Box::new(TriggerAsk::Clear {
+            id: None,
+            job: Some(job),
+            uid: None,
+        })),
         UserCommand::Notify {
             target: target(job),
             text: "t".to_owned(),

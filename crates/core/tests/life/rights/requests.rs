@@ -12,6 +12,7 @@ use muster_model::job::ExitStatus;
 use muster_model::rights::AccessRequest;
 use muster_model::spec::{JobSpec, Owner};
 use muster_model::time::{TimeLimit, Timestamp};
+use muster_model::trigger::{TriggerAsk, TriggerEvents};
 
 pub(super) fn edit(names: &[&str], ask: AccountsAsk) -> UserCommand {
     UserCommand::EditAccounts(Box::new(AccountsEdit {
@@ -162,6 +163,19 @@ pub(super) fn commands(waits: JobId, runs: JobId) -> Vec<(AccessRequest, UserCom
             target: target(waits),
         },
         UserCommand::SetCrontab(Box::default()),
+        UserCommand::Trigger(Box::new(TriggerAsk::Set {
+            events: TriggerEvents::DOWN,
+            job: None,
+            nodes: String::new(),
+            offset_s: 0,
+            program: "/bin/true".into(),
+            permanent: false,
+        })),
+        UserCommand::Trigger(Box::new(TriggerAsk::Clear {
+            id: Some(1),
+            job: None,
+            uid: None,
+        })),
         UserCommand::Notify {
             target: target(runs),
             text: "x".into(),
@@ -454,6 +468,14 @@ pub(super) fn parts(waits: JobId, held: JobId) -> Vec<(AccessRequest, UserComman
                     group: "u7777".into(),
                 },
                 ..Default::default()
+            })),
+        ),
+        (
+            AccessRequest::TriggerOfOther,
+            UserCommand::Trigger(Box::new(TriggerAsk::Clear {
+                id: None,
+                job: None,
+                uid: Some(0),
             })),
         ),
         (

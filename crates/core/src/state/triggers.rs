@@ -1,0 +1,571 @@
+//! Triggers, what was recorded for them, and programs of triggers that fired. All indexes are kept by each change, so that
+//! an event costs what it changes, however many triggers there are.
+
+use crate::state::State;
+use minicbor::{Decode, Encode};
+use muster_model::hostlist;
+use muster_model::ids::{JobId, NodeIdx};
+use muster_model::job::{JobState, Phase};
+use muster_model::node::{Node, NodeLink};
+use muster_model::time::Timestamp;
+use muster_model::trigger::{TRIGGER_PERIOD_S, Trigger, TriggerEvents, TriggerRun, TriggerRunId};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+/// Triggers and all that belongs to them.
+#[derive(Clone, Debug, Default)]
+pub struct Triggers {
+    stored: StoredTriggers,
+    index: TriggerIndex,
+}
+
+/// What is durable.
+#[derive(Clone, Debug, Default, Encode, Decode)]
+pub(crate) struct StoredTriggers {
+    /// The number that the next trigger gets, less one.
+    #[n(0)]
+    last: u32,
+    #[n(1)]
+    all: BTreeMap<u32, Trigger>,
+    #[n(2)]
+    runs: BTreeMap<TriggerRunId, TriggerRun>,
+    #[n(3)]
+    recorded: Recorded,
+}
+
+/// What has happened and was not compared with triggers yet.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct Recorded {
+    /// When the first of it happened.
+    #[n(0)]
+    pub since: Timestamp,
+    /// To which nodes, by event.
+    #[n(1)]
+    pub nodes: BTreeMap<TriggerEvents, BTreeSet<NodeIdx>>,
+    /// To nodes of which jobs that have triggers.
+    #[n(2)]
+    pub jobs: BTreeSet<(JobId, TriggerEvents)>,
+    /// What is about no node.
+    #[n(3)]
+    pub others: TriggerEvents,
+}
+
+impl Recorded {
+    fn is_empty(&self) -> bool {
+        self.nodes.is_empty() && self.jobs.is_empty() && self.others == TriggerEvents::NONE
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct TriggerIndex {
+    /// Triggers that are about no job and no particular nodes, by event.
+    general: BTreeMap<TriggerEvents, BTreeSet<u32>>,
+    /// Triggers about particular nodes, by event and node.
+    of_node: BTreeMap<TriggerEvents, BTreeMap<String, BTreeSet<u32>>>,
+    of_job: BTreeMap<JobId, BTreeSet<u32>>,
+    /// Jobs that are over and whose triggers wait for the next comparison.
+    ended_jobs: BTreeSet<JobId>,
+    /// Triggers of time limits, by when they fire.
+    by_time: BTreeSet<(Timestamp, u32)>,
+    time_of: BTreeMap<u32, Timestamp>,
+    idle: BTreeMap<u32, IdleWatch>,
+    /// Programs whose time has not come.
+    waiting: BTreeSet<(Timestamp, TriggerRunId)>,
+    /// Triggers and programs of each user.
+    of_user: BTreeMap<u32, usize>,
+    /// Programs that were not started, by trigger.
+    runs_of: BTreeMap<u32, usize>,
+    bytes: usize,
+    node_names: usize,
+}
+
+/// A trigger for idle nodes.
+#[derive(Clone, Debug, Default)]
+struct IdleWatch {
+    /// Particular nodes.
+    names: Option<HashSet<String>>,
+    offset_s: u64,
+    /// Those of its nodes that are idle, by since when.
+    idle: BTreeSet<(Timestamp, NodeIdx)>,
+    since: BTreeMap<NodeIdx, Timestamp>,
+    /// Not again before this time.
+    not_before: Timestamp,
+}
+
+impl IdleWatch {
+    fn due(&self) -> Option<Timestamp> {
+        let (since, _) = self.idle.first()?;
+        Some(since.plus_s(self.offset_s).max(self.not_before))
+    }
+
+    fn follow(&mut self, node: &Node, at: Timestamp) {
+        let is_meant = |names: &HashSet<String>| names.contains(&node.config.name);
+        if !self.names.as_ref().is_none_or(is_meant) {
+            return;
+        }
+        let was = self.since.get(&node.idx).copied();
+        match (was, is_idle(node)) {
+            (None, true) => {
+                self.since.insert(node.idx, at);
+                self.idle.insert((at, node.idx));
+            }
+            (Some(since), false) => {
+                self.since.remove(&node.idx);
+                self.idle.remove(&(since, node.idx));
+            }
+            (None, false) | (Some(_), true) => {}
+        }
+    }
+}
+
+/// Whether a node has no jobs and could have some.
+pub(crate) fn is_idle(node: &Node) -> bool {
+    let is_in_service = !node.down && !node.drain && !node.fail && !node.removed;
+    is_in_service && node.link == NodeLink::Up && node.power.is_none() && node.jobs.is_empty()
+}
+
+/// Names of particular nodes; empty for all.
+pub(crate) fn names(trigger: &Trigger, most: usize) -> Option<Vec<String>> {
+    match trigger.nodes.as_str() {
+        "" => Some(Vec::new()),
+        nodes => hostlist::parse_limited(nodes, most).ok(),
+    }
+}
+
+impl Triggers {
+    /// All, by number.
+    pub fn all(&self) -> &BTreeMap<u32, Trigger> {
+        &self.stored.all
+    }
+
+    /// Programs of triggers that fired and that were not started yet.
+    pub fn runs(&self) -> &BTreeMap<TriggerRunId, TriggerRun> {
+        &self.stored.runs
+    }
+
+    pub(crate) fn stored(&self) -> &StoredTriggers {
+        &self.stored
+    }
+
+    /// What was recorded since the last comparison.
+    pub fn recorded(&self) -> &Recorded {
+        &self.stored.recorded
+    }
+
+    /// The number that the next one gets.
+    pub(crate) fn next_id(&self) -> u32 {
+        self.stored.last.saturating_add(1)
+    }
+
+    /// Triggers of a user, and programs that were not started.
+    pub(crate) fn count_of(&self, uid: u32) -> usize {
+        self.index.of_user.get(&uid).copied().unwrap_or(0)
+    }
+
+    /// The same of all users.
+    pub(crate) fn count(&self) -> usize {
+        self.stored.all.len() + self.stored.runs.len()
+    }
+
+    /// Bytes of all texts.
+    pub(crate) fn bytes(&self) -> usize {
+        self.index.bytes
+    }
+
+    /// Names of nodes in all triggers.
+    pub(crate) fn node_names(&self) -> usize {
+        self.index.node_names
+    }
+
+    /// Triggers for idle nodes.
+    pub(crate) fn idle_count(&self) -> usize {
+        self.index.idle.len()
+    }
+
+    /// Whether a trigger is about this job.
+    pub(crate) fn concerns(&self, job: JobId) -> bool {
+        self.index.of_job.contains_key(&job)
+    }
+
+    /// Whether a trigger is about a job.
+    pub(crate) fn concerns_jobs(&self) -> bool {
+        !self.index.of_job.is_empty()
+    }
+
+    /// Triggers about a job.
+    pub(crate) fn of_job(&self, job: JobId) -> impl Iterator<Item = &Trigger> {
+        let ids = self.index.of_job.get(&job).into_iter().flatten();
+        ids.filter_map(|id| self.stored.all.get(id))
+    }
+
+    /// Jobs that are over and have triggers left.
+    pub(crate) fn ended_jobs(&self) -> impl Iterator<Item = JobId> {
+        self.index.ended_jobs.iter().copied()
+    }
+
+    /// Triggers for an event that are about no job and no particular nodes.
+    pub(crate) fn general(&self, event: TriggerEvents) -> impl Iterator<Item = &Trigger> {
+        let ids = self.index.general.get(&event).into_iter().flatten();
+        ids.filter_map(|id| self.stored.all.get(id))
+    }
+
+    /// Triggers for an event that name this node.
+    pub(crate) fn of_node(
+        &self,
+        event: TriggerEvents,
+        name: &str,
+    ) -> impl Iterator<Item = &Trigger> {
+        let of_event = self.index.of_node.get(&event);
+        let ids = of_event.and_then(|nodes| nodes.get(name));
+        let ids = ids.into_iter().flatten();
+        ids.filter_map(|id| self.stored.all.get(id))
+    }
+
+    /// Triggers for an event that name nodes.
+    pub(crate) fn naming(&self, event: TriggerEvents) -> BTreeSet<u32> {
+        let of_event = self.index.of_node.get(&event).into_iter();
+        of_event
+            .flat_map(BTreeMap::values)
+            .flatten()
+            .copied()
+            .collect()
+    }
+
+    /// Whether there is a trigger for one of these events.
+    pub(crate) fn wants(&self, events: TriggerEvents) -> bool {
+        let is_wanted = |event| {
+            self.index.general.contains_key(&event) || self.index.of_node.contains_key(&event)
+        };
+        events.each().any(is_wanted)
+    }
+
+    /// Whether a program of this trigger was not started yet.
+    pub(crate) fn has_run(&self, trigger: u32) -> bool {
+        self.index.runs_of.contains_key(&trigger)
+    }
+
+    /// Triggers of time limits that are due.
+    pub(crate) fn due_by_time(&self, now: Timestamp) -> Vec<u32> {
+        let due = self.index.by_time.range(..=(now, u32::MAX));
+        due.map(|(_, id)| *id).collect()
+    }
+
+    /// Programs whose time has come.
+    pub(crate) fn due_runs(&self, now: Timestamp) -> Vec<TriggerRunId> {
+        let waiting = self.index.waiting.iter();
+        let due = waiting.take_while(|(due, _)| *due <= now);
+        due.map(|(_, id)| *id).collect()
+    }
+
+    /// Triggers for idle nodes that are due, and the nodes.
+    pub(crate) fn due_idle(&self, now: Timestamp) -> Vec<(u32, Vec<NodeIdx>)> {
+        let due = |watch: &IdleWatch| watch.due().is_some_and(|due| due <= now);
+        let watches = self.index.idle.iter().filter(|(_, watch)| due(watch));
+        let nodes = |watch: &IdleWatch| {
+            let long = watch.idle.iter();
+            let long = long.take_while(|(since, _)| since.plus_s(watch.offset_s) <= now);
+            long.map(|(_, node)| *node).collect()
+        };
+        watches.map(|(id, watch)| (*id, nodes(watch))).collect()
+    }
+
+    /// When what was recorded is compared with triggers.
+    pub(crate) fn check_due(&self) -> Option<Timestamp> {
+        let recorded = &self.stored.recorded;
+        let is_wanted = !self.stored.all.is_empty() && !recorded.is_empty();
+        (is_wanted || !self.index.ended_jobs.is_empty()).then(|| end_of_period(recorded.since))
+    }
+
+    /// When something is to be decided.
+    pub(crate) fn next_due(&self) -> Option<Timestamp> {
+        let index = &self.index;
+        let times = [
+            index.by_time.first().map(|(due, _)| *due),
+            index.waiting.first().map(|(due, _)| *due),
+            index.idle.values().filter_map(IdleWatch::due).min(),
+            self.check_due(),
+        ];
+        times.into_iter().flatten().min()
+    }
+
+    /// A trigger is there now. `nodes`, for idle ones, are those of the cluster.
+    pub(crate) fn insert(&mut self, trigger: &Trigger, nodes: &[Node], at: Timestamp) {
+        self.forget_old(at);
+        self.stored.last = self.stored.last.max(trigger.id);
+        self.stored.all.insert(trigger.id, trigger.clone());
+        self.add_to_index(trigger, nodes, at);
+    }
+
+    fn add_to_index(&mut self, trigger: &Trigger, nodes: &[Node], at: Timestamp) {
+        let index = &mut self.index;
+        index.bytes += trigger.bytes();
+        *index.of_user.entry(trigger.uid).or_default() += 1;
+        if let Some(job) = trigger.job {
+            index.of_job.entry(job).or_default().insert(trigger.id);
+            return;
+        }
+        let names = names(trigger, usize::MAX).unwrap_or_default();
+        index.node_names += names.len();
+        if trigger.events.meets(TriggerEvents::IDLE) {
+            let mut watch = IdleWatch {
+                names: (!names.is_empty()).then(|| names.iter().cloned().collect()),
+                offset_s: u64::try_from(trigger.offset_s).unwrap_or(0),
+                not_before: trigger.fired.map_or(Timestamp(0), after_period),
+                ..IdleWatch::default()
+            };
+            for node in nodes {
+                watch.follow(node, node.last_busy.unwrap_or(at).min(at));
+            }
+            index.idle.insert(trigger.id, watch);
+        }
+        for event in trigger.events.each() {
+            if names.is_empty() {
+                index.general.entry(event).or_default().insert(trigger.id);
+                continue;
+            }
+            let of_event = index.of_node.entry(event).or_default();
+            for name in &names {
+                of_event.entry(name.clone()).or_default().insert(trigger.id);
+            }
+        }
+    }
+
+    /// A trigger is gone.
+    pub(crate) fn remove(&mut self, id: u32) {
+        let Some(trigger) = self.stored.all.remove(&id) else {
+            return;
+        };
+        let index = &mut self.index;
+        index.bytes -= trigger.bytes();
+        drop_one(&mut index.of_user, trigger.uid);
+        index.idle.remove(&id);
+        if let Some(due) = index.time_of.remove(&id) {
+            index.by_time.remove(&(due, id));
+        }
+        if let Some(job) = trigger.job {
+            if let Some(ids) = index.of_job.get_mut(&job) {
+                ids.remove(&id);
+                if ids.is_empty() {
+                    index.of_job.remove(&job);
+                    index.ended_jobs.remove(&job);
+                }
+            }
+            return;
+        }
+        let names = names(&trigger, usize::MAX).unwrap_or_default();
+        index.node_names -= names.len();
+        for event in trigger.events.each() {
+            if names.is_empty() {
+                drop_id(&mut index.general, &event, id);
+            } else if let Some(of_event) = index.of_node.get_mut(&event) {
+                names.iter().for_each(|name| drop_id(of_event, name, id));
+                if of_event.is_empty() {
+                    index.of_node.remove(&event);
+                }
+            }
+        }
+    }
+
+    /// A trigger fires.
+    pub(crate) fn fire(&mut self, id: u32, argument: &str, due: Timestamp, at: Timestamp) {
+        let Some(trigger) = self.stored.all.get_mut(&id) else {
+            return;
+        };
+        let run = TriggerRun {
+            id: TriggerRunId {
+                trigger: id,
+                fired: at,
+            },
+            uid: trigger.uid,
+            gid: trigger.gid,
+            program: trigger.program.clone(),
+            argument: argument.to_owned(),
+            due,
+            begun: due <= at,
+        };
+        trigger.fired = Some(at);
+        let is_permanent = trigger.permanent;
+        if let Some(watch) = self.index.idle.get_mut(&id) {
+            watch.not_before = after_period(at);
+        }
+        if let Some(due) = self.index.time_of.remove(&id) {
+            self.index.by_time.remove(&(due, id));
+        }
+        if !is_permanent {
+            self.remove(id);
+        }
+        self.count_run(&run);
+        self.stored.runs.insert(run.id, run);
+    }
+
+    fn count_run(&mut self, run: &TriggerRun) {
+        if self.stored.runs.contains_key(&run.id) {
+            return;
+        }
+        *self.index.of_user.entry(run.uid).or_default() += 1;
+        *self.index.runs_of.entry(run.id.trigger).or_default() += 1;
+        if !run.begun {
+            self.index.waiting.insert((run.due, run.id));
+        }
+    }
+
+    /// The time of a program has come.
+    pub(crate) fn begin(&mut self, id: TriggerRunId) {
+        if let Some(run) = self.stored.runs.get_mut(&id) {
+            run.begun = true;
+            self.index.waiting.remove(&(run.due, id));
+        }
+    }
+
+    /// A program was started.
+    pub(crate) fn start(&mut self, id: TriggerRunId) {
+        if let Some(run) = self.stored.runs.remove(&id) {
+            self.index.waiting.remove(&(run.due, id));
+            drop_one(&mut self.index.of_user, run.uid);
+            drop_one(&mut self.index.runs_of, id.trigger);
+        }
+    }
+
+    /// Something happened that is about no node.
+    pub(crate) fn record(&mut self, events: TriggerEvents, at: Timestamp) {
+        let recorded = self.open_record(at);
+        recorded.others = recorded.others.with(events);
+    }
+
+    /// Something happened to a node, which has these jobs.
+    pub(crate) fn record_node(&mut self, node: &Node, events: TriggerEvents, at: Timestamp) {
+        let jobs = node.jobs.iter().filter(|job| self.concerns(**job));
+        let jobs: Vec<JobId> = jobs.copied().collect();
+        let recorded = self.open_record(at);
+        for event in events.each() {
+            recorded.nodes.entry(event).or_default().insert(node.idx);
+            let of_jobs = jobs.iter().map(|job| (*job, event));
+            recorded.jobs.extend(of_jobs);
+        }
+    }
+
+    fn open_record(&mut self, at: Timestamp) -> &mut Recorded {
+        self.forget_old(at);
+        let recorded = &mut self.stored.recorded;
+        if recorded.is_empty() {
+            recorded.since = at;
+        }
+        recorded
+    }
+
+    /// What was recorded in an earlier period, when there was no trigger, is none for later ones.
+    fn forget_old(&mut self, at: Timestamp) {
+        let recorded = &mut self.stored.recorded;
+        if self.stored.all.is_empty() && end_of_period(recorded.since) <= at {
+            *recorded = Recorded::default();
+        }
+    }
+
+    /// What was recorded was compared with triggers.
+    pub(crate) fn checked(&mut self) {
+        self.stored.recorded = Recorded::default();
+    }
+
+    /// A node came to be idle, or ceased to be.
+    pub(crate) fn follow_idle(&mut self, node: &Node, at: Timestamp) {
+        for watch in self.index.idle.values_mut() {
+            watch.follow(node, at);
+        }
+    }
+
+    /// The triggers of a job that is no longer known are gone.
+    pub(crate) fn purge(&mut self, job: JobId) {
+        let ids = self.index.of_job.get(&job).cloned().unwrap_or_default();
+        ids.into_iter().for_each(|id| self.remove(id));
+    }
+
+    /// A job has changed: it is over, or its time limit is due at `limit`.
+    fn follow_job(&mut self, job: JobId, is_over: bool, limit: Option<(Timestamp, Timestamp)>) {
+        if is_over {
+            self.index.ended_jobs.insert(job);
+        } else {
+            self.index.ended_jobs.remove(&job);
+        }
+        let ids = self.index.of_job.get(&job).cloned().unwrap_or_default();
+        for id in ids {
+            let Some(trigger) = self.stored.all.get(&id) else {
+                continue;
+            };
+            let due = limit.filter(|(start, _)| {
+                let has_fired = trigger.fired.is_some_and(|fired| fired >= *start);
+                trigger.events.meets(TriggerEvents::TIME) && !has_fired
+            });
+            let due = due.map(|(_, limit)| after(limit, trigger.offset_s));
+            let index = &mut self.index;
+            let before = match due {
+                Some(due) => index.time_of.insert(id, due),
+                None => index.time_of.remove(&id),
+            };
+            if let Some(before) = before {
+                index.by_time.remove(&(before, id));
+            }
+            index.by_time.extend(due.map(|due| (due, id)));
+        }
+    }
+}
+
+/// Brings the triggers of a job up to date with it.
+pub(crate) fn follow_job(state: &mut State, id: JobId) {
+    let Some(job) = state.jobs.get(&id) else {
+        state.triggers.purge(id);
+        return;
+    };
+    let is_over = matches!(job.phase(), Phase::Ended | Phase::Gone);
+    let runs = job.state == JobState::Running && !job.completing && job.power_up.is_none();
+    let limit = job.time_limit_end().filter(|_| runs);
+    let limit = job.start_time.zip(limit);
+    state.triggers.follow_job(id, is_over, limit);
+}
+
+/// Takes the triggers of a snapshot.
+pub(crate) fn restore(state: &mut State, stored: StoredTriggers) {
+    let mut triggers = Triggers::default();
+    for trigger in stored.all.values() {
+        // Nodes are idle since a job was there.
+        triggers.add_to_index(trigger, &state.nodes, Timestamp(i64::MAX));
+    }
+    for run in stored.runs.values() {
+        triggers.count_run(run);
+    }
+    triggers.stored = stored;
+    let jobs: Vec<JobId> = triggers.index.of_job.keys().copied().collect();
+    state.triggers = triggers;
+    jobs.into_iter().for_each(|job| follow_job(state, job));
+}
+
+/// When the period ends in which that was.
+fn end_of_period(at: Timestamp) -> Timestamp {
+    let period = i64::try_from(TRIGGER_PERIOD_S).unwrap_or(1) * 1000;
+    Timestamp((at.0.div_euclid(period) + 1).saturating_mul(period))
+}
+
+fn after_period(at: Timestamp) -> Timestamp {
+    at.plus_s(TRIGGER_PERIOD_S)
+}
+
+/// That many seconds later, or earlier.
+pub(crate) fn after(at: Timestamp, offset_s: i32) -> Timestamp {
+    Timestamp(at.0.saturating_add(i64::from(offset_s) * 1000).max(0))
+}
+
+fn drop_one(counts: &mut BTreeMap<u32, usize>, key: u32) {
+    if let Some(count) = counts.get_mut(&key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&key);
+        }
+    }
+}
+
+fn drop_id<K: Ord>(map: &mut BTreeMap<K, BTreeSet<u32>>, key: &K, id: u32) {
+    if let Some(ids) = map.get_mut(key) {
+        ids.remove(&id);
+        if ids.is_empty() {
+            map.remove(key);
+        }
+    }
+}
