@@ -189,7 +189,7 @@ fn run(args: &[String]) -> Result<(), ExitCode> {
             "version" => return text(&format!("slurm {SLURM_VERSION}\n")),
             "quiet" => say.quiet = true,
             "verbose" => say.verbose += 1,
-            _ => take(&mut options, (name, value)).map_err(|why| failed(&say, &why))?,
+            _ => take(&mut options, name, value).map_err(|why| failed(&say, &why))?,
         }
     }
     let mode = check(&options).map_err(|why| failed(&say, &why))?;
@@ -212,10 +212,7 @@ fn failed(say: &Say, why: &str) -> ExitCode {
 }
 
 /// Takes an option.
-fn take(
-    options: &mut TriggerOptions,
-    (name, value): (&'static str, Option<String>),
-) -> Result<(), String> {
+fn take(options: &mut TriggerOptions, name: &str, value: Option<String>) -> Result<(), String> {
     let given = value.as_deref().unwrap_or_default();
     match name {
         "set" => options.modes.push(TriggerMode::Set),
@@ -477,7 +474,7 @@ mod tests {
         let args: Vec<String> = line.split(' ').map(str::to_owned).collect();
         let mut options = TriggerOptions::default();
         for (name, value) in SPEC.parse(&args)?.options {
-            take(&mut options, (name, value))?;
+            take(&mut options, name, value)?;
         }
         Ok((check(&options)?, options))
     }

@@ -221,7 +221,10 @@ fn changes() -> Vec<Change> {
         ..row(run(4, 1))
     };
     let step = Step {
-        devices: vec![("gres/gpu".to_owned(), 2)],
+        devices: vec![muster_model::job::TresAmount {
+            name: "gres/gpu".to_owned(),
+            ..full("model::job::TresAmount")
+        }],
         ..full("model::job::Step")
     };
     let end: StepEnd = full("model::job::StepEnd");

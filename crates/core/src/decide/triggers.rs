@@ -27,7 +27,7 @@ pub(super) fn ask(
 ) -> Result<Option<Reply>, Refusal> {
     match ask {
         TriggerAsk::Set { .. } => set(draft, identity, ask),
-        TriggerAsk::Clear { id, job, uid } => clear(draft, identity, (*id, *job, *uid)),
+        TriggerAsk::Clear { id, job, uid } => clear(draft, identity, *id, *job, *uid),
     }
 }
 
@@ -181,7 +181,9 @@ fn check_room(draft: &Draft<'_>, identity: &Identity, trigger: &Trigger) -> Resu
 fn clear(
     draft: &mut Draft<'_>,
     identity: &Identity,
-    (id, job, uid): (Option<u32>, Option<JobId>, Option<u32>),
+    id: Option<u32>,
+    job: Option<JobId>,
+    uid: Option<u32>,
 ) -> Result<Option<Reply>, Refusal> {
     if id.is_none() && job.is_none() && uid.is_none() {
         return Err(invalid("no trigger is named".to_owned()));

@@ -10,7 +10,7 @@ echo \"$(id -u) $(id -G) $PWD $(env | grep -c ^SLURM_CONF=) $*\" >> RAN
 ";
 
 fn with_program(c: &Cluster) {
-    let ran = c.path("ran").display().to_string();
+    let ran = c.dir.join("ran").display().to_string();
     c.write("prog", &PROGRAM.replace("RAN", &ran));
     c.write("ran", "");
     c.ok("chmod 755 .. . prog; chmod 666 ran");
@@ -47,7 +47,7 @@ fn programs_run_once_for_nodes_and_jobs_and_outlive_the_controller() {
     ));
     c.ok("strigger --set --primary_slurmctld_resumed_operation -p $PWD/prog");
     let listed = c.ok("strigger --get");
-    let program = c.path("prog").display().to_string();
+    let program = c.dir.join("prog").display().to_string();
     let user = c.ok("id -un");
     assert_eq!(
         listed,

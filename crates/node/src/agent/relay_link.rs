@@ -3,9 +3,7 @@
 
 use super::Input;
 use super::listener::{Caller, CallerOf, Server};
-use crate::messages::agent_relay::{
-    AgentPage, Control, JobAgent, STRANGER_MAX, ToAgent, ToRelay,
-};
+use crate::messages::agent_relay::{AgentPage, Control, JobAgent, STRANGER_MAX, ToAgent, ToRelay};
 use muster_channel::SECRET;
 use muster_node_core::agent::{ChannelPeer, ChannelTarget};
 use muster_proto::frame;
