@@ -99,8 +99,8 @@ pub struct Writer {
     pulse: Arc<Pulse>,
     /// Tells how long commands take.
     stopwatch: Stopwatch,
-    /// Why the writer cannot go on.
-    fatal: Option<String>,
+    /// Why the writer cannot go on, after [`After::Stop`].
+    pub fatal: Option<String>,
 }
 
 /// A user's command of this turn. It is kept until the turn is durable: a turn that fails is decided again.
@@ -379,11 +379,6 @@ impl Writer {
     /// The state, for checks.
     pub fn state(&self) -> &State {
         self.engine.state()
-    }
-
-    /// Why the journal failed, after [`After::Stop`].
-    pub fn failure(&self) -> Option<&str> {
-        self.fatal.as_deref()
     }
 
     fn finish(&mut self, work: Work, now: Timestamp) -> After {

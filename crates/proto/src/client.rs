@@ -3,16 +3,14 @@
 use crate::acct::{AcctJob, AcctQuery, LoggedTransaction, TransactionQuery};
 use crate::frame::{FrameError, Message};
 pub use crate::request_counts::{HeldBackUser, KindRequests, UserRequests};
-use minicbor::bytes::ByteVec;
-use minicbor::{Decode, Encode};
+use minicbor::{Decode, Encode, bytes::ByteVec};
 use muster_model::accounts::Accounts;
 use muster_model::command::{Reply, UserCommand};
 use muster_model::config::{ClusterConfig, PartitionConfig};
 use muster_model::explain::{ExpectedStart, Explanation};
 use muster_model::factors::Factors;
 use muster_model::ids::{JobId, NodeIdx};
-use muster_model::job::ArrayTask;
-use muster_model::job::{ArrayInfo, ExitStatus, Job, JobState};
+use muster_model::job::{ArrayInfo, ArrayTask, ExitStatus, Job, JobState};
 use muster_model::job_env::HetComponent;
 use muster_model::limits::{KINDS_MAX, QUERY_ITEMS_MAX, REQUEST_BYTES_MAX, REQUEST_ITEMS_MAX};
 use muster_model::listing_codec::{CompactListing, ListingWriter};
@@ -24,9 +22,8 @@ use muster_model::reservation::Reservation;
 use muster_model::shared_spec::SpecCodec;
 use muster_model::time::Timestamp;
 use muster_model::validate::{Bounds, Invalid, Validate};
-use std::io;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::{io, net::IpAddr};
 
 /// Where a controller with this socket for users has another one for the agents of nodes, which wait behind no user there.
 pub fn daemon_socket(controller_socket: &Path) -> PathBuf {

@@ -221,9 +221,9 @@ fn changes() -> Vec<Change> {
         ..row(run(4, 1))
     };
     let step = Step {
-        devices: vec![muster_model::job::TresAmount {
+        devices: vec![muster_model::account_limits::TresAmount {
             name: "gres/gpu".to_owned(),
-            ..full("model::job::TresAmount")
+            amount: 2,
         }],
         ..full("model::job::Step")
     };

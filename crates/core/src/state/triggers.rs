@@ -55,6 +55,20 @@ impl Recorded {
     }
 }
 
+/// A trigger of a time limit, and when it fires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct DueTrigger {
+    at: Timestamp,
+    id: u32,
+}
+
+/// A node that is idle, and since when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct IdleNode {
+    since: Timestamp,
+    node: NodeIdx,
+}
+
 #[derive(Clone, Debug, Default)]
 struct TriggerIndex {
     /// Triggers that are about no job and no particular nodes, by event.
@@ -65,7 +79,7 @@ struct TriggerIndex {
     /// Jobs that are over and whose triggers wait for the next comparison.
     ended_jobs: BTreeSet<JobId>,
     /// Triggers of time limits, by when they fire.
-    by_time: BTreeSet<(Timestamp, u32)>,
+    by_time: BTreeSet<DueTrigger>,
     time_of: BTreeMap<u32, Timestamp>,
     idle: BTreeMap<u32, IdleWatch>,
     /// Programs whose time has not come.
@@ -85,7 +99,7 @@ struct IdleWatch {
     names: Option<HashSet<String>>,
     offset_s: u64,
     /// Those of its nodes that are idle, by since when.
-    idle: BTreeSet<(Timestamp, NodeIdx)>,
+    idle: BTreeSet<IdleNode>,
     since: BTreeMap<NodeIdx, Timestamp>,
     /// Not again before this time.
     not_before: Timestamp,
@@ -93,8 +107,8 @@ struct IdleWatch {
 
 impl IdleWatch {
     fn due(&self) -> Option<Timestamp> {
-        let (since, _) = self.idle.first()?;
-        Some(since.plus_s(self.offset_s).max(self.not_before))
+        let first = self.idle.first()?;
+        Some(first.since.plus_s(self.offset_s).max(self.not_before))
     }
 
     fn follow(&mut self, node: &Node, at: Timestamp) {
@@ -106,11 +120,17 @@ impl IdleWatch {
         match (was, is_idle(node)) {
             (None, true) => {
                 self.since.insert(node.idx, at);
-                self.idle.insert((at, node.idx));
+                self.idle.insert(IdleNode {
+                    since: at,
+                    node: node.idx,
+                });
             }
             (Some(since), false) => {
                 self.since.remove(&node.idx);
-                self.idle.remove(&(since, node.idx));
+                self.idle.remove(&IdleNode {
+                    since,
+                    node: node.idx,
+                });
             }
             (None, false) | (Some(_), true) => {}
         }
@@ -245,8 +265,9 @@ impl Triggers {
 
     /// Triggers of time limits that are due.
     pub(crate) fn due_by_time(&self, now: Timestamp) -> Vec<u32> {
-        let due = self.index.by_time.range(..=(now, u32::MAX));
-        due.map(|(_, id)| *id).collect()
+        let by_time = self.index.by_time.iter();
+        let due = by_time.take_while(|due| due.at <= now);
+        due.map(|due| due.id).collect()
     }
 
     /// Programs whose time has come.
@@ -262,8 +283,8 @@ impl Triggers {
         let watches = self.index.idle.iter().filter(|(_, watch)| due(watch));
         let nodes = |watch: &IdleWatch| {
             let long = watch.idle.iter();
-            let long = long.take_while(|(since, _)| since.plus_s(watch.offset_s) <= now);
-            long.map(|(_, node)| *node).collect()
+            let long = long.take_while(|idle| idle.since.plus_s(watch.offset_s) <= now);
+            long.map(|idle| idle.node).collect()
         };
         watches.map(|(id, watch)| (*id, nodes(watch))).collect()
     }
@@ -279,7 +300,7 @@ impl Triggers {
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
         let index = &self.index;
         let times = [
-            index.by_time.first().map(|(due, _)| *due),
+            index.by_time.first().map(|due| due.at),
             index.waiting.first().map(|(due, _)| *due),
             index.idle.values().filter_map(IdleWatch::due).min(),
             self.check_due(),
@@ -339,7 +360,7 @@ impl Triggers {
         drop_one(&mut index.of_user, trigger.uid);
         index.idle.remove(&id);
         if let Some(due) = index.time_of.remove(&id) {
-            index.by_time.remove(&(due, id));
+            index.by_time.remove(&DueTrigger { at: due, id });
         }
         if let Some(job) = trigger.job {
             if let Some(ids) = index.of_job.get_mut(&job) {
@@ -388,7 +409,7 @@ impl Triggers {
             watch.not_before = after_period(at);
         }
         if let Some(due) = self.index.time_of.remove(&id) {
-            self.index.by_time.remove(&(due, id));
+            self.index.by_time.remove(&DueTrigger { at: due, id });
         }
         if !is_permanent {
             self.remove(id);
@@ -501,9 +522,9 @@ impl Triggers {
                 None => index.time_of.remove(&id),
             };
             if let Some(before) = before {
-                index.by_time.remove(&(before, id));
+                index.by_time.remove(&DueTrigger { at: before, id });
             }
-            index.by_time.extend(due.map(|due| (due, id)));
+            index.by_time.extend(due.map(|at| DueTrigger { at, id }));
         }
     }
 }

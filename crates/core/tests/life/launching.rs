@@ -1,11 +1,12 @@
 //! What a launch waits for, and launches that fail again and again.
 
 use crate::nodes::launch_failed;
-use crate::world::{World, allocation, config, spec, target};
+use crate::world::{World, allocation, config, exit, spec, step, step_end, target};
+use muster_core::event::Event;
 use muster_model::command::{Command, JobSelection, NodeCommand, UserCommand};
 use muster_model::config::ClusterConfig;
 use muster_model::effect::Effect;
-use muster_model::ids::{Attempt, JobId, NodeIdx};
+use muster_model::ids::{Attempt, JobId, NodeIdx, StepNo};
 use muster_model::job::{Hold, JobState, Phase, Reason};
 use muster_model::refusal::RefusalCode;
 use muster_model::spec::JobSpec;
@@ -177,4 +178,46 @@ fn the_hold_after_failed_launches_is_an_administrators_whatever_its_owner_does()
         assert_eq!(world.refused(1000, release), RefusalCode::AccessDenied);
         world.check_replay();
     }
+}
+
+/// A step can have begun beside the launch that failed: what it reports of its end counts, and the node is held until then.
+#[test]
+fn a_failed_launch_keeps_its_node_until_the_steps_there_are_over() {
+    let mut world = World::new();
+    let id = world.submit(spec("j"));
+    world.start(id, &[0]);
+    let attempt = world.job(id).attempt;
+    let at = world.now;
+    let started = NodeCommand::StepStarted {
+        job: id,
+        attempt,
+        step: Box::new(step(0, at)),
+    };
+    world.node(0, started);
+    let failed = NodeCommand::LaunchFailed {
+        job: id,
+        attempt,
+        error: "no such directory".to_owned(),
+        node_fault: false,
+        prolog: false,
+        lack: false,
+    };
+    world.node(0, failed);
+    let job = world.job(id);
+    assert_eq!((job.state, job.completing), (JobState::Failed, true));
+    assert!(!job.nodes_held.is_empty());
+    let ended = NodeCommand::StepEnded {
+        job: id,
+        attempt,
+        step: StepNo(0),
+        end: Box::new(step_end(world.now, exit(0))),
+    };
+    world.node(0, ended);
+    assert!(matches!(
+        &world.events[..],
+        [Event::StepEnded { step: StepNo(0), end, .. }] if end.state == JobState::Completed
+    ));
+    world.node(0, NodeCommand::Released { job: id, attempt });
+    assert!(world.job(id).is_over());
+    world.check_replay();
 }

@@ -1,12 +1,12 @@
 //! Nodes: registration, loss, faults, drains, and what they do to jobs.
 
-use crate::world::{World, allocation, config, exit, info, spec, step, step_end, target};
+use crate::world::{World, allocation, config, exit, info, spec, step_end, target};
 use muster_core::event::Event;
 use muster_model::binding::BindDefault;
 use muster_model::command::{KeptPartitions, NodeCommand, NodeUpdate, PlannedStart, UserCommand};
 use muster_model::config::ClusterConfig;
 use muster_model::effect::{Effect, TerminateReason};
-use muster_model::ids::{Attempt, JobAttempt, JobId, NodeIdx, StepNo};
+use muster_model::ids::{Attempt, JobAttempt, JobId, NodeIdx};
 use muster_model::job::{GresShare, Hold, JobState, Reason};
 use muster_model::limits::LAUNCH_FAILURES_MAX;
 use muster_model::node::{GresConfig, NodeLink};
@@ -405,48 +405,6 @@ fn a_node_that_cannot_clean_up_is_drained() {
     let reason = node.reason.as_ref().map(|r| r.text.as_str());
     assert_eq!(reason, Some("Epilog error: exit status 1"));
     assert_eq!(world.job(id).state, JobState::Running, "its jobs go on");
-    world.check_replay();
-}
-
-/// A step can have begun beside the launch that failed: what it reports of its end counts, and the node is held until then.
-#[test]
-fn a_failed_launch_keeps_its_node_until_the_steps_there_are_over() {
-    let mut world = World::new();
-    let id = world.submit(spec("j"));
-    world.start(id, &[0]);
-    let attempt = world.job(id).attempt;
-    let at = world.now;
-    let started = NodeCommand::StepStarted {
-        job: id,
-        attempt,
-        step: Box::new(step(0, at)),
-    };
-    world.node(0, started);
-    let failed = NodeCommand::LaunchFailed {
-        job: id,
-        attempt,
-        error: "no such directory".to_owned(),
-        node_fault: false,
-        prolog: false,
-        lack: false,
-    };
-    world.node(0, failed);
-    let job = world.job(id);
-    assert_eq!((job.state, job.completing), (JobState::Failed, true));
-    assert!(!job.nodes_held.is_empty());
-    let ended = NodeCommand::StepEnded {
-        job: id,
-        attempt,
-        step: StepNo(0),
-        end: Box::new(step_end(world.now, exit(0))),
-    };
-    world.node(0, ended);
-    assert!(matches!(
-        &world.events[..],
-        [Event::StepEnded { step: StepNo(0), end, .. }] if end.state == JobState::Completed
-    ));
-    world.node(0, NodeCommand::Released { job: id, attempt });
-    assert!(world.job(id).is_over());
     world.check_replay();
 }
 

@@ -325,7 +325,11 @@ impl ControllerExecutor<'_> {
             }
             After::Stop => {
                 if !self.world.faults.storage_may_fail() && !self.world.faults.operation_fails {
-                    let why = controller.writer.failure().unwrap_or("nothing failed");
+                    let why = controller
+                        .writer
+                        .fatal
+                        .as_deref()
+                        .unwrap_or("nothing failed");
                     return Err(Violation::new(
                         "invariant_only_storage_stops_the_controller",
                         format!("the controller stops, and its storage works: {why}"),
