@@ -7,14 +7,14 @@ use muster_model::cpuset::CpuSet;
 use muster_model::job::Allocation;
 use muster_node_core::layout::{self, StepUse};
 use muster_node_core::messages::{
-    LauncherCommand, LauncherEvent, RunningStep, StepdCommand, StepdEvent,
+    AgentToStepd, LauncherCommand, LauncherEvent, RunningStep, StepdCommand, StepdEvent,
 };
 use muster_node_core::record::Record;
 use muster_proto::frame;
 use muster_proto::step::StepSpec;
 
 /// Number of kinds of messages that [`decode`] knows.
-pub const KINDS: usize = 10;
+pub const KINDS: usize = 11;
 
 /// Decodes bytes as a message of a kind; what could be decoded can be encoded and decoded again.
 ///
@@ -45,6 +45,7 @@ pub fn decode(kind: usize, bytes: &[u8]) {
         6 => round_trip!(SupervisorRequest),
         7 => round_trip!(SupervisorAnswer),
         8 => round_trip!(ToAgent),
+        9 => round_trip!(AgentToStepd),
         _ => round_trip!(ToRelay),
     }
 }

@@ -9,8 +9,8 @@ mod agent;
 mod process;
 mod stepd;
 
-pub use agent::{AgentReply, AgentRequest, BelowStarted, MeasuredStep, TaskNumbers};
-pub use process::Process;
+pub use agent::{AgentReply, AgentRequest, BelowStarted, MeasuredStep};
+pub use process::{Process, TaskNumbers};
 pub use stepd::{Attach, FromStepd, ToStepd};
 
 use crate::frame::Message;

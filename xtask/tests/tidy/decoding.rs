@@ -41,7 +41,7 @@ const DECODERS: [&str; 36] = [
     "crates/node/src/sack.rs",
     "crates/node/src/stepd/mpi/host.rs",
     "crates/node/src/stepd/start.rs",
-    "crates/node/src/supervisor/order.rs",
+    "crates/node/src/messages/agent_order.rs",
     // Tools that attack, simulate and compare.
     "crates/fixtures/src/lib.rs",
     "crates/hostile/src/peer.rs",

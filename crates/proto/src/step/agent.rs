@@ -240,17 +240,6 @@ pub struct BelowStarted {
     pub error: Option<String>,
 }
 
-/// The numbers of a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Validate)]
-pub struct TaskNumbers {
-    /// Among those of the step on its node.
-    #[n(0)]
-    pub local: u32,
-    /// Among all of the step.
-    #[n(1)]
-    pub global: u32,
-}
-
 /// The usage of a step's tasks on a node.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 #[valid(max_bytes = NOTE_BYTES_MAX)]

@@ -1,6 +1,5 @@
 //! A process of a job, as launcher and agent name it, and as an agent names it to commands.
 
-use super::TaskNumbers;
 use minicbor::decode::{self, Decoder};
 use minicbor::encode::{self, Encoder, Write};
 use minicbor::{Decode, Encode};
@@ -16,6 +15,17 @@ pub struct Process {
     pub step: StepNo,
     /// For a task, its numbers.
     pub task: Option<TaskNumbers>,
+}
+
+/// The numbers of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Validate)]
+pub struct TaskNumbers {
+    /// Among those of the step on its node.
+    #[n(0)]
+    pub local: u32,
+    /// Among all of the step.
+    #[n(1)]
+    pub global: u32,
 }
 
 /// An array of three, also where the last is absent: a derived one would leave that out, and the two sides may be of two
