@@ -17,11 +17,10 @@ use muster_model::listing_codec::{CompactListing, ListingWriter};
 use muster_model::node::Node;
 use muster_model::order_config::Multifactor;
 use muster_model::private_data::PrivateData;
-use muster_model::refusal::Refusal;
-use muster_model::reservation::Reservation;
 use muster_model::shared_spec::SpecCodec;
 use muster_model::time::Timestamp;
 use muster_model::validate::{Bounds, Invalid, Validate};
+use muster_model::{refusal::Refusal, reservation::Reservation};
 use std::path::{Path, PathBuf};
 use std::{io, net::IpAddr};
 
