@@ -283,10 +283,13 @@ fn protection_that_is_not_given_is_an_error() {
     ] {
         assert_eq!(found(met), [], "{met}");
     }
-    for line in ["CryptoType=crypto/openssl", "TLSParameters=ca_cert_file=/x"] {
+    for (line, severity) in [
+        ("CryptoType=crypto/openssl", Severity::NoEffect),
+        ("TLSParameters=ca_cert_file=/x", Severity::Error),
+    ] {
         let found = found(line);
         assert_eq!(found.len(), 1, "{line}");
-        assert_eq!(found[0].severity, Severity::NoEffect, "{line}");
+        assert_eq!(found[0].severity, severity, "{line}");
     }
 }
 
