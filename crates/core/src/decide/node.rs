@@ -318,7 +318,7 @@ fn step_started(draft: &mut Draft<'_>, idx: NodeIdx, launch: JobAttempt, step: &
         make_visible(&mut step.name);
         make_visible(&mut step.submit_line);
         let names = step.devices.iter_mut().map(|tres| &mut tres.name);
-        names.for_each(|name| make_visible(name));
+        names.for_each(make_visible);
         let (id, step) = (launch.job, Arc::new(step));
         draft.emit(Event::StepStarted { id, step });
     }

@@ -73,7 +73,7 @@ fn take(world: &mut World, host: FutureHost) -> Result<NodeConfig, RefusalCode> 
 
 fn state(world: &World, name: &str) -> String {
     let mut shown = String::new();
-    let node = world.state.node_named(name).unwrap();
+    let node = world.state.node_named(name).expect("it has one");
     node.state(false, None).write_complete(&mut shown);
     shown
 }
