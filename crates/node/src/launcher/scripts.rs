@@ -404,7 +404,7 @@ mod tests {
         fs::remove_dir_all(&spool).unwrap();
     }
 
-    /// Whoever knows the text of a script, and so its hash, cannot look for it; the next launcher finds it.
+    /// A user who knows the text of a script, and so its hash, cannot look for it; the next launcher finds it.
     #[test]
     fn names_of_scripts_cannot_be_guessed() {
         let [spool, other] = ["names", "names-of-another"].map(spool);
