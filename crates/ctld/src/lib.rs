@@ -33,6 +33,7 @@ mod listeners;
 pub mod mail;
 mod mail_address;
 mod network;
+mod node_blobs;
 pub mod node_link;
 mod node_trust;
 pub mod notify;

@@ -9,10 +9,12 @@ use muster_model::ids::{JobAttempt, StepNo};
 use muster_model::pending::Pending;
 use muster_model::time::TimeLimit;
 use muster_proto::node::Order;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 /// Notices that wait for one job; of more the oldest are dropped.
 const NOTICES_MAX: usize = 8;
+/// Bytes of scripts and environments after which no other message is taken along.
+const BLOB_BYTES: usize = 16 << 20;
 /// Orders of one job before it is the next one's turn.
 const TURN: usize = 16;
 
@@ -196,9 +198,20 @@ impl LinkQueue {
         }
     }
 
-    /// Removes so many messages at most, in their order, and nothing that waits apart.
+    /// Removes so many messages at most, in their order, and nothing that waits apart. Those that follow too many bytes of
+    /// scripts and environments wait until these are written.
     pub(crate) fn take_first(&mut self, most: usize) -> Vec<ToLink> {
-        let count = self.first.len().min(most);
+        let mut counted = HashSet::new();
+        let mut bytes = 0;
+        let has_room = |message: &&ToLink| {
+            let fits = bytes < BLOB_BYTES;
+            if let ToLink::Order(_, blobs) = message {
+                let fresh = blobs.iter().filter(|(id, _)| counted.insert(*id));
+                bytes += fresh.map(|(_, blob)| blob.len()).sum::<usize>();
+            }
+            fits
+        };
+        let count = self.first.iter().take(most).take_while(has_room).count();
         self.first.drain(..count).collect()
     }
 
@@ -385,5 +398,28 @@ mod tests {
         queue.push(signal(8, None, 15));
         let sent = texts(queue.take_signals(TURN + 1));
         assert_eq!(sent.last().unwrap(), "8 15");
+    }
+
+    /// Messages to a node were made of a thousand orders, whatever those had with them.
+    #[test]
+    fn messages_wait_for_those_with_much_data() {
+        let mut queue = LinkQueue::default();
+        let blob: std::sync::Arc<minicbor::bytes::ByteVec> =
+            std::sync::Arc::new(vec![0; 7 << 20].into());
+        let order = |number: u8| {
+            let id = muster_model::ids::BlobId([number; 32]);
+            ToLink::Order(Order::Reboot, vec![(id, std::sync::Arc::clone(&blob))])
+        };
+        for number in 0..9 {
+            queue.push(order(number));
+        }
+        let mut counts = Vec::new();
+        while let count @ 1.. = queue.take_first(1024).len() {
+            counts.push(count);
+        }
+        assert_eq!(counts, [3, 3, 3]);
+        // What jobs share counts once.
+        (0..100).for_each(|_| queue.push(order(1)));
+        assert_eq!(queue.take_first(1024).len(), 100);
     }
 }

@@ -6,6 +6,7 @@ use crate::frames::{Frame, FrameReader};
 use crate::keys::Keys;
 use crate::link_queue::LinkQueue;
 use crate::mail::{Link, ToLink, ToWriter};
+use crate::node_blobs::SentBlobs;
 use crate::peer::NodeProof;
 use crate::shared::Shared;
 use crate::stats::Stats;
@@ -19,7 +20,6 @@ use muster_proto::client::Response;
 use muster_proto::frame;
 use muster_proto::node::{NodeHello, NodeSettings, Order, Orders, ToCtld, ToNode};
 use muster_trust::{Digest, Receiver, SealedSession, SessionPeers};
-use std::collections::VecDeque;
 use std::io;
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -31,8 +31,6 @@ use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-/// Blobs that an agent keeps.
-const BLOBS_KEPT: usize = 256;
 /// Messages sent in one write.
 const BATCH: usize = 1024;
 /// Signals and notices leave at most so often, that those which are equal meet: nodes get the first at once.
@@ -49,8 +47,8 @@ pub struct Outgoing {
     sessions: Option<[SealedSession; 2]>,
     cluster: String,
     node: String,
-    /// Blobs that the agent has, oldest first.
-    sent: VecDeque<BlobId>,
+    /// Blobs that the launcher has.
+    sent: SentBlobs,
 }
 
 /// A node that joins from another host has the address from which it connects and the identity that it has proved, whatever its
@@ -306,7 +304,7 @@ impl Outgoing {
             sessions: None,
             cluster: String::new(),
             node: hello.name.clone(),
-            sent: VecDeque::new(),
+            sent: SentBlobs::default(),
         }
     }
 
@@ -372,9 +370,12 @@ impl Outgoing {
     }
 
     fn add(&mut self, batch: &mut Batch, order: Order, blobs: Vec<(BlobId, Arc<ByteVec>)>) {
+        let user = match &order {
+            Order::Launch(grant) => grant.spec.owner.uid,
+            _ => 0,
+        };
         for (id, bytes) in blobs {
-            if !self.sent.contains(&id) {
-                self.sent.push_back(id);
+            if self.sent.insert(id, user, bytes.len()) {
                 batch.blobs.push((id, (*bytes).clone()));
             }
         }
@@ -389,18 +390,14 @@ impl Outgoing {
         let Some(sessions) = &mut self.sessions else {
             return Err(io::Error::other("orders before a welcome"));
         };
-        // Blobs that this very batch needs are at the end of the queue and stay.
-        let excess = self
-            .sent
-            .len()
-            .saturating_sub(BLOBS_KEPT.max(batch.blobs.len()));
         let orders = Orders {
             cluster: self.cluster.clone(),
             node: self.node.clone(),
             at,
             blobs: std::mem::take(&mut batch.blobs),
             orders: std::mem::take(&mut batch.orders),
-            drop_blobs: self.sent.drain(..excess).collect(),
+            // The launcher looks at these last: it drops blobs that orders of this very batch use after it has begun those.
+            drop_blobs: self.sent.take_excess(),
             settings: batch.settings.take(),
         };
         let bytes = minicbor::to_vec(&orders).expect("writing to memory cannot fail");

@@ -557,10 +557,9 @@ impl Accounts {
         resolve_qos(self.terms_of_account(account))
     }
 
-    /// Whether jobs of a user in an account may have the QOS; all that exist if nothing is set.
+    /// Whether jobs of a user in an account may have the QOS; `normal` alone if nothing is set.
     pub fn allows_qos(&self, account: &str, user: &str, partition: &str, qos: &str) -> bool {
         // As `qos_list` has it, without making the list: the nearest word about the QOS counts.
-        let mut is_changed = false;
         for terms in self.terms(account, user, partition) {
             let named = |list: &[String]| list.iter().any(|name| name == qos);
             if let Some(list) = &terms.qos {
@@ -570,10 +569,10 @@ impl Accounts {
             match (named(&delta.more), named(&delta.less)) {
                 (true, _) => return true,
                 (_, true) => return false,
-                _ => is_changed |= *delta != QosDelta::default(),
+                _ => {}
             }
         }
-        qos == NORMAL || !is_changed && self.qos.contains_key(qos)
+        qos == NORMAL
     }
 
     /// The QOS of a job that asks for none: the default one, else the only one that it may have.
@@ -765,7 +764,8 @@ mod tests {
                 .map(|list| list.iter().map(String::as_str).collect());
             assert_eq!(list, expected);
             for name in [NORMAL, "x", "y", "z"] {
-                let among = expected.as_ref().is_none_or(|list| list.contains(&name));
+                let list = expected.as_deref().unwrap_or(&[NORMAL]);
+                let among = list.contains(&name);
                 assert_eq!(
                     all.allows_qos("a", "u", "", name),
                     among,

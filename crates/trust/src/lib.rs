@@ -76,6 +76,14 @@ pub fn derive_job_key(job_key: &[u8], used_for: JobKeyUse) -> Vec<u8> {
     derived.finalize().into_bytes()[..16].to_vec()
 }
 
+/// A part of a name that only the holder of the key can make from what the name is for (HMAC-SHA256, cut to 16 bytes).
+pub fn keyed_name(key: &[u8], of: &[u8]) -> Vec<u8> {
+    let mut derived = keyed(key);
+    derived.update(b"muster: part of a name, 1");
+    derived.update(of);
+    derived.finalize().into_bytes()[..16].to_vec()
+}
+
 /// The secret of a channel that begins with this key, which both of its ends have (HMAC-SHA256).
 pub fn channel_secret(key: &[u8]) -> [u8; muster_channel::SECRET] {
     let mut derived = keyed(key);

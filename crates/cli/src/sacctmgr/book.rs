@@ -65,6 +65,13 @@ impl Book {
         Book::with_root(answer.cluster, false, all)
     }
 
+    /// Whether nobody has added users or accounts. A list that is withheld, which is the one without root, may have any.
+    pub(super) fn is_without_records(&self) -> bool {
+        self.all.accounts.is_empty()
+            && self.all.users.len() == 1
+            && self.all.users.contains_key(ROOT)
+    }
+
     /// The records of another cluster that this one knows.
     pub(super) fn other(&self, cluster: &Cluster) -> Book {
         let mut all = cluster.records(&self.all.qos);
@@ -279,4 +286,20 @@ fn walk<'a>(
     }
     out[place].span.1 = *next;
     *next += 1;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lists that others may not see counted as empty, and sacctmgr showed records that nobody has made.
+    #[test]
+    fn records_that_are_withheld_are_not_missing() {
+        let answer = |users_withheld| AccountsAnswer {
+            users_withheld,
+            ..AccountsAnswer::default()
+        };
+        assert!(Book::new(answer(false)).is_without_records());
+        assert!(!Book::new(answer(true)).is_without_records());
+    }
 }

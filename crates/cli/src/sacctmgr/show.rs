@@ -174,7 +174,7 @@ fn by_name<'a>(
 /// Where nobody has added users, those that are named, or the one who asks, are in an account of their own name, as jobs
 /// of theirs are booked; clients look for it.
 fn with_unknown(mut book: Book, session: &Invocation<'_>, conditions: &Conditions) -> Book {
-    if book.all.users.len() > 1 || !book.all.accounts.is_empty() {
+    if !book.is_without_records() {
         return book;
     }
     let named = conditions

@@ -272,23 +272,28 @@ fn what_is_enforced() {
         qos: Some("high".into()),
         ..spec("x")
     };
-    w.submit(high());
-    let only_normal = AccountsAsk::ModifyUsers {
+    assert_eq!(
+        w.refusal(high()),
+        RefusalCode::InvalidQos,
+        "where nothing is set, there is normal alone"
+    );
+    let list = |names: &[&str]| AccountsAsk::ModifyUsers {
         accounts: vec![],
         default_account: String::new(),
         admin_level: String::new(),
         terms: TermsAsk {
             qos: Some(ListEdit {
                 sign: None,
-                names: vec!["normal".into()],
+                names: names.iter().map(|&name| name.into()).collect(),
             }),
             ..TermsAsk::default()
         },
         wckeys: Default::default(),
         partitions: Vec::new(),
     };
+    w.must(0, edit(&["u1000"], list(&["normal", "high"])));
     let before = w.submit(high());
-    w.must(0, edit(&["u1000"], only_normal));
+    w.must(0, edit(&["u1000"], list(&["normal"])));
     assert_eq!(w.refusal(high()), RefusalCode::InvalidQos);
     // An update is held to the same as a submission.
     let plain = w.submit(spec("x"));

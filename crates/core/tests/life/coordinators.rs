@@ -69,6 +69,7 @@ fn make_coordinator(w: &mut World) {
 #[test]
 fn a_coordinator_keeps_its_list_of_a_partition() {
     let mut w = with_qos();
+    w.must(0, edit(&["a"], list(&["normal", "low", "high"])));
     w.must(0, edit(&["u1000"], users("a", TermsAsk::default())));
     w.must(
         0,
@@ -96,6 +97,7 @@ fn a_coordinator_keeps_its_list_of_a_partition() {
 #[test]
 fn what_a_coordinator_has_in_one_partition_it_has_not_in_all() {
     let mut w = with_qos();
+    w.must(0, edit(&["a"], list(&["normal", "low", "high"])));
     w.must(
         0,
         edit(

@@ -687,6 +687,13 @@ fn a_list_of_qos_that_a_coordinator_empties_gives_nothing_more() {
         w.must(0, edit(&[name], AccountsAsk::AddQos(QosAsk::default())));
     }
     w.must(0, edit(&["a"], account("")));
+    let list = AccountsAsk::ModifyAccounts {
+        parent: String::new(),
+        description: String::new(),
+        organization: String::new(),
+        terms: qos(None, &["normal", "low", "high"]),
+    };
+    w.must(0, edit(&["a"], list));
     w.must(0, edit(&["u1000"], users("a", qos(None, &["low"]))));
     let coordinator = AccountsAsk::AddCoordinators {
         accounts: vec!["a".into()],
@@ -698,8 +705,8 @@ fn a_list_of_qos_that_a_coordinator_empties_gives_nothing_more() {
     w.must(0, modify(qos(None, &["low", "high"])));
     w.must(1000, modify(qos(Some('-'), &["high"])));
     w.must(0, modify(qos(Some('-'), &["low"])));
-    // Where nothing is set above, what was added alone is a list.
-    w.must(0, modify(qos(Some('+'), &["low"])));
+    // What was taken away comes back where nothing is set.
+    w.must(0, modify(qos(Some('-'), &["high"])));
     assert_eq!(
         w.refused(1000, modify(qos(None, &[]))),
         RefusalCode::AccessDenied
@@ -721,6 +728,13 @@ fn new_associations_of_a_coordinator_have_no_more_qos() {
         w.must(0, edit(&[name], AccountsAsk::AddQos(QosAsk::default())));
     }
     w.must(0, edit(&["a", "b"], account("")));
+    let list = |names: &[&str]| AccountsAsk::ModifyAccounts {
+        parent: String::new(),
+        description: String::new(),
+        organization: String::new(),
+        terms: qos(names),
+    };
+    w.must(0, edit(&["a"], list(&["normal", "low", "high"])));
     w.must(0, edit(&["u1000"], users("a", qos(&["low"]))));
     w.must(0, edit(&["u1000"], users("b", TermsAsk::default())));
     let coordinator = AccountsAsk::AddCoordinators {
@@ -754,12 +768,6 @@ fn new_associations_of_a_coordinator_have_no_more_qos() {
     // Others have what the account has, as ever.
     w.must(1000, edit(&["u2000"], users("a", TermsAsk::default())));
     // The list of an account below, which an operator has set.
-    let list = |names: &[&str]| AccountsAsk::ModifyAccounts {
-        parent: String::new(),
-        description: String::new(),
-        organization: String::new(),
-        terms: qos(names),
-    };
     w.must(0, edit(&["below"], list(&["low"])));
     let refused = w.refused(1000, edit(&["below"], list(&[])));
     assert_eq!(refused, RefusalCode::AccessDenied);

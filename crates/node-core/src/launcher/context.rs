@@ -1,4 +1,4 @@
-//! Execution contexts (environment, umask, limits) as launches need them, decoded once per distinct content.
+//! Execution contexts (environment, umask, limits) as launches need them, decoded once for all launches that wait with the same.
 
 use crate::tmp_dir;
 use muster_model::environment::{Environment, split};
@@ -6,7 +6,7 @@ use muster_model::ids::BlobId;
 use muster_model::job_env;
 use muster_model::spec::{ExecContext, SoftLimit};
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 /// A context without what the node sets itself.
 #[derive(Debug)]
@@ -35,9 +35,9 @@ impl Default for Context {
     }
 }
 
-/// Contexts by content.
+/// Contexts by content, for as long as a launch has them.
 #[derive(Debug, Default)]
-pub(super) struct Contexts(HashMap<BlobId, Rc<Context>>);
+pub(super) struct Contexts(HashMap<BlobId, Weak<Context>>);
 
 impl Contexts {
     /// The context of that content.
@@ -45,13 +45,13 @@ impl Contexts {
     /// # Errors
     /// When the bytes are not one.
     pub(super) fn get(&mut self, id: BlobId, bytes: &[u8]) -> Result<Rc<Context>, String> {
-        if let Some(known) = self.0.get(&id) {
-            return Ok(Rc::clone(known));
+        if let Some(known) = self.0.get(&id).and_then(Weak::upgrade) {
+            return Ok(known);
         }
         let context: ExecContext = muster_proto::frame::decode(bytes)
             .map_err(|e| format!("the execution context cannot be read: {e}"))?;
         let prepared = Rc::new(prepare(context));
-        self.0.insert(id, Rc::clone(&prepared));
+        self.0.insert(id, Rc::downgrade(&prepared));
         Ok(prepared)
     }
 
@@ -84,4 +84,21 @@ fn prepare(context: ExecContext) -> Context {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_context_is_shared_and_kept_no_longer_than_launches_have_it() {
+        let bytes = minicbor::to_vec(ExecContext::default()).unwrap();
+        let (mut contexts, id) = (Contexts::default(), BlobId([1; 32]));
+        let first = contexts.get(id, &bytes).unwrap();
+        assert!(Rc::ptr_eq(&first, &contexts.get(id, &bytes).unwrap()));
+        let kept = Rc::downgrade(&first);
+        drop(first);
+        assert!(kept.upgrade().is_none());
+        assert!(contexts.get(id, &bytes).is_ok());
+    }
 }

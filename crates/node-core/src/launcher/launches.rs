@@ -96,6 +96,8 @@ impl Launches {
         entry.script = None;
         entry.is_starting = false;
         entry.outcome = Some(outcome);
+        // Its script will not be started again, and the record may stay for long.
+        entry.launch.batch = None;
         let has_steps = entry.has_live_step();
         let happens = match has_steps {
             true => Move::EndWithSteps,

@@ -1,11 +1,13 @@
 //! Batch scripts on disk. One file serves all jobs of a user that share the text, such as the tasks of an array:
-//! `<spool>/scripts/<hash>.<uid>/slurm_script`, mode 0500 and owned by that user.
+//! `<spool>/scripts/<name>.<uid>/slurm_script`, mode 0500 and owned by that user. Names are made with a key that only root reads
+//! (`<spool>/scripts.key`): who guesses a text cannot look for it.
 //!
 //! All directories belong to the launcher's own user, and nobody else can write to them. Files are reached by directory
 //! descriptors without following symbolic links, are made with `O_EXCL`, written completely, and renamed into place.
 //! Entries that differ from what the launcher leaves are replaced.
 
-use crate::os_error;
+use crate::{os_error, sys};
+use minicbor::bytes::ByteVec;
 use muster_model::ids::BlobId;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat, renameat};
@@ -13,9 +15,10 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat, mkdirat};
 use nix::unistd::{Gid, Uid, UnlinkatFlags, fchown, geteuid, unlinkat};
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// Name of the file that jobs execute.
@@ -25,6 +28,8 @@ const NEXT: &str = "next";
 /// Prefix of foreign entries that had a name which the launcher needs. They are removed with unused
 /// scripts.
 const STALE: &str = ".stale-";
+/// Length of the key by which names are made.
+const KEY_BYTES: u64 = 16;
 /// Mode of directories: other users may enter them, but not read or change them.
 const DIR_MODE: u32 = 0o711;
 /// Mode of scripts: only their user may read them, and has no reason to change them.
@@ -34,6 +39,8 @@ const FILE_MODE: u32 = 0o500;
 #[derive(Debug)]
 pub(super) struct Scripts {
     spool: PathBuf,
+    /// The key by which names are made.
+    key: ByteVec,
     written: HashMap<(BlobId, u32), WrittenScript>,
     /// Number for the next name with [`STALE`].
     next_stale: u64,
@@ -72,6 +79,7 @@ impl Scripts {
     pub(super) fn new(spool: &Path) -> Scripts {
         Scripts {
             spool: spool.to_owned(),
+            key: key_in(spool),
             written: HashMap::new(),
             next_stale: 0,
         }
@@ -90,7 +98,7 @@ impl Scripts {
         {
             return Ok(written.path.clone());
         }
-        let name = name_of(id, uid);
+        let name = self.name_of(id, uid);
         let written = self.write(&name, uid, gid, text).map_err(|e| {
             let path = self.dir().join(&name);
             os_error::named(format_args!("the script in {}", path.display()), e)
@@ -102,6 +110,11 @@ impl Scripts {
 
     fn dir(&self) -> PathBuf {
         self.spool.join("scripts")
+    }
+
+    fn name_of(&self, id: BlobId, uid: u32) -> String {
+        let name = muster_trust::keyed_name(&self.key, &id.0);
+        format!("{}.{uid}", muster_trust::node_key::hex(&name))
     }
 
     fn write(&mut self, name: &str, uid: u32, gid: u32, text: &[u8]) -> io::Result<WrittenScript> {
@@ -159,14 +172,15 @@ impl Scripts {
             .collect();
         for uid in uids {
             self.written.remove(&(id, uid));
-            remove_entry(&self.dir().join(name_of(id, uid)));
+            remove_entry(&self.dir().join(self.name_of(id, uid)));
         }
     }
 
     /// Removes all scripts except those of running jobs, including those of earlier launchers.
     pub(super) fn keep_only(&mut self, used: &HashSet<(BlobId, u32)>) {
         self.written.retain(|key, _| used.contains(key));
-        let used: HashSet<String> = used.iter().map(|&(id, uid)| name_of(id, uid)).collect();
+        let names = used.iter().map(|&(id, uid)| self.name_of(id, uid));
+        let used: HashSet<String> = names.collect();
         let is_used = |name: &std::ffi::OsStr| name.to_str().is_some_and(|n| used.contains(n));
         for entry in entries(&self.dir()) {
             if !is_used(&entry.file_name()) {
@@ -250,18 +264,58 @@ fn remove_entry(path: &Path) {
     }
 }
 
-fn name_of(id: BlobId, uid: u32) -> String {
-    let mut name = String::with_capacity(48);
-    for byte in &id.0[..16] {
-        name.push_str(&format!("{byte:02x}"));
+/// The key of an earlier launcher, whose scripts may still run, else a new one.
+fn key_in(spool: &Path) -> ByteVec {
+    let path = spool.join("scripts.key");
+    let flags = (OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC).bits();
+    let is_own = |file: &fs::Metadata| {
+        file.is_file() && file.uid() == geteuid().as_raw() && file.mode() & 0o077 == 0
+    };
+    let known = fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(&path)
+        .ok()
+        .filter(|file| file.metadata().is_ok_and(|file| is_own(&file)));
+    let mut bytes = Vec::new();
+    if let Some(file) = known
+        && file.take(KEY_BYTES + 1).read_to_end(&mut bytes).is_ok()
+        && bytes.len() as u64 == KEY_BYTES
+    {
+        return bytes.into();
     }
-    format!("{name}.{uid}")
+    let key = sys::random_key();
+    if let Err(e) = keep_key(&path, &key) {
+        eprintln!(
+            "{}: {e}; names of scripts change with the next start",
+            path.display()
+        );
+    }
+    key
+}
+
+fn keep_key(path: &Path, key: &[u8]) -> io::Result<()> {
+    let next = path.with_extension("next");
+    // An earlier launcher may have ended while it wrote.
+    match fs::remove_file(&next) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    let mut options = fs::OpenOptions::new();
+    let mut file = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&next)?;
+    file.write_all(key)?;
+    file.sync_all()?;
+    fs::rename(&next, path)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
 
     const ID: BlobId = BlobId([7; 32]);
     const TEXT: &[u8] = b"#!/bin/sh\nexit 3\n";
@@ -304,7 +358,8 @@ mod tests {
         fs::write(&victim, "secret").unwrap();
         fs::set_permissions(&victim, fs::Permissions::from_mode(0o600)).unwrap();
         let before = fs::metadata(&victim).unwrap();
-        let dir = spool.join("scripts").join(name_of(ID, user().0));
+        let name = Scripts::new(&spool).name_of(ID, user().0);
+        let dir = spool.join("scripts").join(name);
         for file in [NEXT, FILE] {
             let _ = fs::remove_dir_all(spool.join("scripts"));
             fs::create_dir_all(&dir).unwrap();
@@ -329,7 +384,8 @@ mod tests {
     #[test]
     fn directories_of_others_are_replaced() {
         let spool = spool("owned");
-        let dir = spool.join("scripts").join(name_of(ID, user().0));
+        let name = Scripts::new(&spool).name_of(ID, user().0);
+        let dir = spool.join("scripts").join(name);
         fs::create_dir_all(&dir).unwrap();
         let (uid, gid) = user();
         match geteuid().is_root() {
@@ -346,6 +402,29 @@ mod tests {
         scripts.keep_only(&HashSet::new());
         assert_eq!(entries(&spool.join("scripts")).count(), 0);
         fs::remove_dir_all(&spool).unwrap();
+    }
+
+    /// A user who knows the text of a script, and so its hash, cannot look for it; the next launcher finds it.
+    #[test]
+    fn names_of_scripts_cannot_be_guessed() {
+        let [spool, other] = ["names", "names-of-another"].map(spool);
+        let path = write(&mut Scripts::new(&spool));
+        let name = |path: &Path| path.parent().unwrap().file_name().unwrap().to_owned();
+        assert_ne!(name(&path), name(&write(&mut Scripts::new(&other))));
+        let hash = muster_trust::node_key::hex(&ID.0[..16]);
+        assert!(!name(&path).to_str().unwrap().contains(&hash));
+        let key = fs::symlink_metadata(spool.join("scripts.key")).unwrap();
+        assert_eq!((key.uid(), key.mode() & 0o777), (geteuid().as_raw(), 0o600));
+        let mut next = Scripts::new(&spool);
+        next.keep_only(&HashSet::from([(ID, user().0)]));
+        check(&path);
+        assert_eq!(write(&mut next), path);
+        // A key that others may know is not used.
+        fs::set_permissions(spool.join("scripts.key"), fs::Permissions::from_mode(0o644)).unwrap();
+        assert_ne!(write(&mut Scripts::new(&spool)), path);
+        for dir in [spool, other] {
+            fs::remove_dir_all(&dir).unwrap();
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::{Records, parent_or_root};
 use crate::policy::access;
 use crate::state::State;
 use muster_model::account_limits::Limits;
-use muster_model::accounts::{NORMAL, QosDelta, ROOT, Terms, User};
+use muster_model::accounts::{NORMAL, ROOT, Terms, User};
 use muster_model::command::{AccountsAsk, AccountsEdit, Identity, TermsAsk};
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::AccessRequest;
@@ -325,8 +325,8 @@ impl<'a> Asker<'a> {
             (None, _) if terms.qos_delta.more.contains(qos) => true,
             (None, _) if terms.qos_delta.less.contains(qos) => false,
             (None, Some(list)) => list.contains(qos),
-            // Without a list, all may be had; an added QOS alone is a list.
-            (None, None) => terms.qos_delta == QosDelta::default() || qos == NORMAL,
+            // Where nothing is set, `normal` alone may be had.
+            (None, None) => qos == NORMAL,
         };
         let is_gained = |qos: &&String| allows(after, qos) && !allows(before, qos);
         let own = self.identity.user.as_str();

@@ -388,3 +388,34 @@ fn the_end_of_a_process_waits_for_what_its_jobs_daemons_have_sent() {
     }
     assert!(before(&world, 1_000_000).is_empty(), "an orphan");
 }
+
+/// The controller has the launcher drop what is too much with the very order that uses it: the job has it then.
+#[test]
+fn a_job_starts_from_what_is_dropped_with_its_order() {
+    let mut world = World::new();
+    world.attach();
+    let job = attempt_of(1);
+    let orders = Orders {
+        cluster: "c".to_owned(),
+        node: "n1".to_owned(),
+        at: Timestamp(0),
+        blobs: vec![(SCRIPT, b"#!/bin/sh\n".to_vec().into())],
+        orders: vec![launch_of(job, UID)],
+        drop_blobs: vec![SCRIPT],
+        settings: None,
+    };
+    let orders = minicbor::to_vec(orders).unwrap();
+    let seal = world.controller.as_mut().unwrap().seal(&orders);
+    world.deliver(Event::Sealed {
+        orders: orders.into(),
+        seal: seal.to_vec().into(),
+        local_time: "2026-01-01T00:00:00".to_owned(),
+    });
+    world.finish_wakeup();
+    world.answer_look_ups();
+    assert!(world.scripts.contains_key(&job));
+    assert!(world.launcher.launches.scripts.blobs.is_empty());
+    // The file goes with the job.
+    let stale = &world.launcher.launches.scripts.stale_scripts;
+    assert!(stale.contains(&SCRIPT));
+}
