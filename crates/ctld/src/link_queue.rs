@@ -418,7 +418,7 @@ mod tests {
             counts.push(count);
         }
         assert_eq!(counts, [3, 3, 3]);
-        // What jobs share counts once.
+        // Text that jobs share counts once.
         (0..100).for_each(|_| queue.push(order(1)));
         assert_eq!(queue.take_first(1024).len(), 100);
     }

@@ -1,5 +1,5 @@
 //! Which scripts and environments a node's launcher has from the controller, for jobs that share them, and which it is to
-//! drop. All that users send is bounded by what is kept here: in bytes for all users, and for each.
+//! drop. It bounds everything that users send: in bytes for all users, and for each.
 
 use muster_model::ids::BlobId;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -41,7 +41,7 @@ impl SentBlobs {
         true
     }
 
-    /// Removes what is too much, the oldest first, of users who have more than their share before that of others.
+    /// Removes the excess, the oldest first, of users who have more than their share before that of others.
     pub(crate) fn take_excess(&mut self) -> Vec<BlobId> {
         let mut excess = Vec::new();
         let over = |bytes: &usize| *bytes > BYTES_OF_USER;

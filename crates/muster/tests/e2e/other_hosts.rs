@@ -465,7 +465,7 @@ fn jobs_and_steps_run_on_other_hosts_for_who_proves_who_he_is() {
         })
     });
     // Without the key of a job nobody reaches a node.
-    let stranger = "exec 3<>/dev/tcp/10.91.0.3/6818; printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3; timeout 5 cat <&3 | wc -c";
+    let stranger = "exec 3<>/dev/tcp/10.91.0.3/6818; printf 'EHLO login\\r\\n\\r\\n' >&3; timeout 5 cat <&3 | wc -c";
     assert_eq!(hosts.on("login", stranger), "0");
     // Who does not have the key, however often he tries, keeps nobody out.
     hosts.on(

@@ -112,9 +112,12 @@ fn take_and_give_back(auth: Auth) {
     let tag = hosts.tag.clone();
     hosts.daemons[first].kill().unwrap();
     hosts.daemons[first].wait().unwrap();
+    ok(&format!("ip netns pids {tag}n3 | xargs -r kill -9"));
+    hosts.until("its agent is missed", || {
+        hosts.on("login", "sinfo -h -n f1 -o %t").ends_with('*')
+    });
     ok(&format!(
-        "ip netns pids {tag}n3 | xargs -r kill -9; ip -n {tag}n3 addr flush dev eth0; \
-         ip -n {tag}n3 addr add 10.91.0.9/24 dev eth0"
+        "ip -n {tag}n3 addr flush dev eth0; ip -n {tag}n3 addr add 10.91.0.9/24 dev eth0"
     ));
     let daemon = hosts.daemon("n3", "slurmd -D -F");
     hosts.daemons.push(daemon);
@@ -128,7 +131,7 @@ fn take_and_give_back(auth: Auth) {
     // It is given back when no job is there, and its slurmd ends.
     let busy = hosts.on(
         "login",
-        "srun -w f1 sh -c 'until [ -e end ]; do sleep 0.05; done' & until squeue -h -o %T | grep -q RUNNING; do sleep 0.05; done; \
+        "srun -w f1 sh -c 'until [ -e end ]; do sleep 0.05; done' > busy 2>&1 & until squeue -h -o %T | grep -q RUNNING; do sleep 0.05; done; \
          true",
     );
     assert_eq!(busy, "");
