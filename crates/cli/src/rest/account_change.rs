@@ -6,15 +6,13 @@ use super::call::{Call, CallFailure, Outcome};
 use super::errno;
 use super::http::Status;
 use super::job_keys::{member, text_of};
-use crate::connect::unexpected;
 use crate::sacctmgr::book::Book;
 use crate::sacctmgr::settings;
 use muster_model::accounts::ROOT;
 use muster_model::command::ListEdit;
 use muster_model::command::{
-    AccountsAsk, AccountsEdit, ClusterAsk, QosAsk, Reply, TermsAsk, UserCommand, WckeysAsk,
+    AccountsAsk, AccountsEdit, ClusterAsk, QosAsk, TermsAsk, UserCommand, WckeysAsk,
 };
-use muster_proto::client::Response;
 use serde_json::{Map, Value};
 
 type RecordBody = Map<String, Value>;
@@ -63,16 +61,7 @@ pub(super) fn edit(
         ask,
         cluster: String::new(),
     }));
-    match call.ask(|client| client.command(command))? {
-        Reply::Done { refused, .. } => match refused.into_iter().next() {
-            Some((_, refusal)) => Err(call.refusal(&refusal)),
-            None => Ok(()),
-        },
-        other => {
-            let error = unexpected(&Response::Reply(Box::new(other)));
-            Err(call.failure(&error))
-        }
-    }
+    call.carry_out(command)
 }
 
 /// The longest path of members that is looked at.

@@ -3,13 +3,15 @@
 use super::errno;
 use super::http::{Answer, AnswerSink, Caller, Request, Status};
 use super::operation::{Area, RestOperation, Target};
-use crate::connect::{Client, ConnectError};
+use crate::connect::{Client, ConnectError, unexpected};
 use crate::listing::context::Ctx;
 use crate::listing::document::{
     Asker, Dialect, Envelope, Problem, Remark, Writer, enveloped_in_parts,
 };
 use jiff::tz::TimeZone;
+use muster_model::command::{Reply, UserCommand};
 use muster_model::refusal::Refusal;
+use muster_proto::client::Response;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::net::Shutdown;
@@ -236,6 +238,20 @@ impl<'a> Call<'a> {
         let answer = question(&mut client);
         self.put_back(client, &answer);
         answer.map_err(|e| self.failure(&e))
+    }
+
+    /// Has the controller carry out a command, which is done or refused.
+    pub(super) fn carry_out(&mut self, command: UserCommand) -> Result<(), CallFailure> {
+        match self.ask(|client| client.command(command))? {
+            Reply::Done { refused, .. } => match refused.into_iter().next() {
+                Some((_, refusal)) => Err(self.refusal(&refusal)),
+                None => Ok(()),
+            },
+            other => {
+                let error = unexpected(&Response::Reply(Box::new(other)));
+                Err(self.failure(&error))
+            }
+        }
     }
 
     fn take_client(&mut self) -> Result<Client, CallFailure> {

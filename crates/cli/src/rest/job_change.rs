@@ -5,16 +5,16 @@ use super::errno;
 use super::http::Status;
 use super::jobs::no_job;
 use super::value::{self, GivenValue};
-use crate::connect::{ConnectError, unexpected};
+use crate::connect::ConnectError;
 use crate::scontrol::update::Pair;
 use crate::scontrol::update_job::{self, ChangeError};
 use crate::targets::job_target;
 use crate::zone;
-use muster_model::command::{JobTarget, JobUpdate, Reply, UserCommand};
+use muster_model::command::{JobTarget, JobUpdate, UserCommand};
 use muster_model::ids::JobId;
 use muster_model::refusal::RefusalCode;
 use muster_model::time::Timestamp;
-use muster_proto::client::{JobFilter, Response};
+use muster_proto::client::JobFilter;
 use serde_json::{Map, Value};
 
 /// Key of a body, and the field of scontrol that it is.
@@ -90,7 +90,7 @@ pub(super) fn update(call: &mut Call<'_>) -> Outcome {
             true => UserCommand::Hold { target, user },
             false => UserCommand::Release { target },
         };
-        carry_out(call, command)?;
+        call.carry_out(command)?;
     }
     results(call)
 }
@@ -222,21 +222,7 @@ fn change_failure(call: &Call<'_>, error: ChangeError) -> CallFailure {
 
 fn send(call: &mut Call<'_>, target: JobTarget, update: JobUpdate) -> Result<(), CallFailure> {
     let update = Box::new(update);
-    carry_out(call, UserCommand::UpdateJob { target, update })
-}
-
-fn carry_out(call: &mut Call<'_>, command: UserCommand) -> Result<(), CallFailure> {
-    let reply = call.ask(|client| client.command(command))?;
-    match reply {
-        Reply::Done { refused, .. } => match refused.into_iter().next() {
-            Some((_, refusal)) => Err(call.refusal(&refusal)),
-            None => Ok(()),
-        },
-        other => {
-            let error = unexpected(&Response::Reply(Box::new(other)));
-            Err(call.failure(&error))
-        }
-    }
+    call.carry_out(UserCommand::UpdateJob { target, update })
 }
 
 /// `GET job/{job_id}/requeue`.
@@ -249,7 +235,7 @@ pub(super) fn requeue(call: &mut Call<'_>) -> Outcome {
         special_exit: false,
         incomplete: false,
     };
-    carry_out(call, command)?;
+    call.carry_out(command)?;
     call.done()
 }
 

@@ -7,14 +7,12 @@ use super::job_keys::{member, text_of};
 use super::jobs::no_job;
 use super::submission::Body;
 use super::value;
-use crate::connect::unexpected;
 use crate::listing::{job_names, query};
 use muster_model::accounts::JobNote;
-use muster_model::command::{AccountsAsk, JobTarget, JobUpdate, Reply, UserCommand};
+use muster_model::command::{AccountsAsk, JobTarget, JobUpdate, UserCommand};
 use muster_model::ids::JobId;
 use muster_model::limits::QUERY_ITEMS_MAX;
 use muster_proto::acct::AcctQuery;
-use muster_proto::client::Response;
 use serde_json::Value;
 
 /// `POST job/{job_id}` of accounting.
@@ -160,14 +158,5 @@ fn update(call: &mut Call<'_>, job: JobId, note: &JobNote) -> Result<(), CallFai
         },
         update: Box::new(update),
     };
-    match call.ask(|client| client.command(command))? {
-        Reply::Done { refused, .. } => match refused.into_iter().next() {
-            Some((_, refusal)) => Err(call.refusal(&refusal)),
-            None => Ok(()),
-        },
-        other => {
-            let error = unexpected(&Response::Reply(Box::new(other)));
-            Err(call.failure(&error))
-        }
-    }
+    call.carry_out(command)
 }

@@ -2,11 +2,9 @@
 
 use super::call::{Call, CallFailure, Outcome};
 use super::job_keys::text_of;
-use crate::connect::unexpected;
 use crate::scontrol::nodes;
-use muster_model::command::{NodeUpdate, Reply, UserCommand};
+use muster_model::command::{NodeUpdate, UserCommand};
 use muster_model::limits::HOSTLIST_BYTES_MAX;
-use muster_proto::client::Response;
 use serde_json::{Map, Value};
 
 /// `POST node/{node_name}`.
@@ -32,7 +30,8 @@ pub(super) fn many(call: &mut Call<'_>) -> Outcome {
 /// `DELETE node/{node_name}`.
 pub(super) fn delete(call: &mut Call<'_>) -> Outcome {
     let nodes = call.name().to_owned();
-    carry_out(call, UserCommand::DeleteNodes { nodes })
+    call.carry_out(UserCommand::DeleteNodes { nodes })?;
+    call.done()
 }
 
 /// `POST new/node`: a line as slurm.conf has it, of which the host's own slurm.conf has the defaults.
@@ -47,7 +46,8 @@ pub(super) fn make(call: &mut Call<'_>) -> Outcome {
     }
     let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
     let command = nodes::creation(&words).map_err(|why| CallFailure::malformed(key, why))?;
-    carry_out(call, command)
+    call.carry_out(command)?;
+    call.done()
 }
 
 fn body(call: &mut Call<'_>) -> Result<Map<String, Value>, CallFailure> {
@@ -124,18 +124,6 @@ fn change(call: &mut Call<'_>, nodes: String, body: &Map<String, Value>) -> Outc
             "the body has no key that changes a node",
         ));
     }
-    carry_out(call, UserCommand::UpdateNodes { nodes, update })
-}
-
-fn carry_out(call: &mut Call<'_>, command: UserCommand) -> Outcome {
-    match call.ask(|client| client.command(command))? {
-        Reply::Done { refused, .. } => match refused.into_iter().next() {
-            Some((_, refusal)) => Err(call.refusal(&refusal)),
-            None => call.done(),
-        },
-        other => {
-            let error = unexpected(&Response::Reply(Box::new(other)));
-            Err(call.failure(&error))
-        }
-    }
+    call.carry_out(UserCommand::UpdateNodes { nodes, update })?;
+    call.done()
 }

@@ -4,10 +4,8 @@
 use super::account_change::{member_at, records};
 use super::call::{Call, CallFailure, Outcome};
 use super::value::{self, GivenValue};
-use crate::connect::unexpected;
 use crate::listing::query;
-use muster_model::command::{Reply, UserCommand};
-use muster_proto::client::Response;
+use muster_model::command::UserCommand;
 use serde_json::{Map, Value};
 
 /// Where a setting of a partition is in a record, and the key of scontrol for it.
@@ -61,7 +59,7 @@ pub(super) fn many(call: &mut Call<'_>) -> Outcome {
                 UserCommand::CreatePartition { name, pairs }
             }
         };
-        carry_out(call, command)?;
+        call.carry_out(command)?;
     }
     call.done()
 }
@@ -69,21 +67,8 @@ pub(super) fn many(call: &mut Call<'_>) -> Outcome {
 /// `DELETE partition/{partition_name}`.
 pub(super) fn delete(call: &mut Call<'_>) -> Outcome {
     let name = call.name().to_owned();
-    carry_out(call, UserCommand::DeletePartition { name })?;
+    call.carry_out(UserCommand::DeletePartition { name })?;
     call.done()
-}
-
-fn carry_out(call: &mut Call<'_>, command: UserCommand) -> Result<(), CallFailure> {
-    match call.ask(|client| client.command(command))? {
-        Reply::Done { refused, .. } => match refused.into_iter().next() {
-            Some((_, refusal)) => Err(call.refusal(&refusal)),
-            None => Ok(()),
-        },
-        other => {
-            let error = unexpected(&Response::Reply(Box::new(other)));
-            Err(call.failure(&error))
-        }
-    }
 }
 
 fn pairs(record: &Map<String, Value>) -> Result<Vec<(String, String)>, CallFailure> {

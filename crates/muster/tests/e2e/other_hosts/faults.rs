@@ -44,7 +44,7 @@ fn state(hosts: &Hosts, node: &str) -> String {
     hosts.on("login", &format!("sinfo -h -n {node} -o %t"))
 }
 
-/// n1 is behind a firewall that rejects what it sends, n2 hears nothing of the controller, and n3 gets another address.
+/// n1 is behind a firewall that rejects what it sends, nothing of the controller reaches n2, and n3 gets another address.
 #[test]
 fn jobs_outlive_firewalls_one_way_links_and_new_addresses() {
     let lines = "NodeName=n3 NodeAddr=n3 CPUs=2 RealMemory=500\n";
@@ -104,7 +104,7 @@ fn jobs_outlive_firewalls_one_way_links_and_new_addresses() {
     });
     let shown = hosts.on("login", "squeue -h -o %T | sort | uniq -c");
     assert_eq!(shown.trim(), "3 RUNNING");
-    // Jobs end while nobody hears of it.
+    // Jobs end while their nodes do not reach the controller.
     fs::write(hosts.dir.join("tmp/go"), "").unwrap();
     hosts.until("all jobs are over where they run", || {
         nodes.iter().all(|node| {

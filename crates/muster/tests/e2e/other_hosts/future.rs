@@ -90,7 +90,7 @@ fn take_and_give_back(auth: Auth) {
     }
     let run = "srun -w f1 sh -c 'hostname; echo $SLURMD_NODENAME'";
     assert_eq!(hosts.on("login", run), "n3\nf1");
-    // It stays taken, whoever is started again.
+    // It stays taken over restarts of slurmd and controller.
     restart_controller(&mut hosts);
     hosts.until("the node is back", || is_idle(&hosts));
     root(&hosts, "scontrol reconfigure");
