@@ -51,7 +51,7 @@ fn fault_of_one(address: &str) -> Option<&'static str> {
 
 /// Why a command is refused: it names no address where one belongs.
 pub(crate) fn refusal(command: &UserCommand) -> Option<Refusal> {
-    let of_spec = |spec: &JobSpec| spec.mail.as_ref().and_then(|(_, user)| fault(user));
+    let of_spec = |spec: &JobSpec| spec.mail.as_ref().and_then(|mail| fault(&mail.user));
     let why = match command {
         UserCommand::Submit { spec, .. } => of_spec(spec),
         UserCommand::SubmitHet { specs, .. } => specs.iter().find_map(of_spec),

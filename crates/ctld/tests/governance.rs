@@ -8,6 +8,7 @@ use muster_ctld::{Options, run};
 use muster_model::command::{Reply, UserCommand};
 use muster_model::ids::{BlobId, JobId};
 use muster_model::job_class::JobClass;
+use muster_model::mail::MailOptions;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::spec::{JobSpec, Owner};
 use muster_proto::client::{Diag, Query, Request, RequestBody, Response};
@@ -412,7 +413,7 @@ fn mail_addresses_that_are_options_are_refused() {
     let spec = JobSpec {
         name: "mail".to_owned(),
         work_dir: "/tmp".to_owned(),
-        mail: Some(("END".to_owned(), "-Ssendmail=EVIL".to_owned())),
+        mail: MailOptions::of_texts("END".to_owned(), "-Ssendmail=EVIL".to_owned()),
         ..JobSpec::default()
     };
     let command = UserCommand::Submit {

@@ -24,6 +24,7 @@ use muster_model::environment::Environment;
 use muster_model::ids::{BlobId, JobId, StepNo};
 use muster_model::index_set::IndexSet;
 use muster_model::job::{ExitStatus, StepEnd, StepMaker};
+use muster_model::mail::MailOptions;
 use muster_model::node::{NodeConfig, NodeInfo};
 use muster_model::rights::AccessRequest as Row;
 use muster_model::spec::{
@@ -278,7 +279,7 @@ pub fn full_job(work_dir: &str) -> JobSpec {
         wckey: text("key"),
         kill_on_invalid_dep: Some(true),
         immediate_s: Some(1),
-        mail: Some(("END".to_owned(), "nobody".to_owned())),
+        mail: MailOptions::of_texts("END".to_owned(), "nobody".to_owned()),
         export: text("ALL"),
         licenses: text("a:1"),
         reservation: text("r"),

@@ -39,6 +39,7 @@ pub mod job_env;
 pub mod licenses;
 pub mod limits;
 pub mod listing_codec;
+pub mod mail;
 pub mod node;
 pub mod node_host;
 pub mod node_state;

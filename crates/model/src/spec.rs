@@ -10,6 +10,7 @@ use crate::limits::{
     ARGUMENT_BYTES_MAX, CONTEXT_BYTES_MAX, DEPENDENCY_TERMS_MAX, HOSTLIST_BYTES_MAX,
     NOTE_BYTES_MAX, SIGNAL_MAX, SUBMIT_LINE_BYTES_MAX,
 };
+use crate::mail::MailOptions;
 use crate::task_range::TaskRange;
 use crate::time::{TimeLimit, Timestamp};
 use crate::topology::SwitchAsk;
@@ -117,9 +118,9 @@ pub struct JobSpec {
     /// `--immediate`: refuse unless the job can start within so many seconds.
     #[n(31)]
     pub immediate_s: Option<u32>,
-    /// `--mail-type` as text, and `--mail-user`.
+    /// `--mail-type` and `--mail-user`, if one of them was given.
     #[n(32)]
-    pub mail: Option<(String, String)>,
+    pub mail: Option<MailOptions>,
     /// Environment variables that were set for the job by options such as `--export`, kept for listings.
     #[n(33)]
     pub export: Option<String>,

@@ -14,6 +14,7 @@ use muster_model::limits::{
     CONTEXT_BYTES_MAX, REQUEST_BYTES_MAX, REQUEST_ITEMS_MAX, SCRIPT_BYTES_MAX,
     SUBMIT_LINE_BYTES_MAX,
 };
+use muster_model::mail::MailOptions;
 use muster_model::node::NodeInfo;
 use muster_model::refusal::RefusalCode;
 use muster_model::spec::{ArraySpec, ExecContext, JobSpec, SoftLimit};
@@ -129,7 +130,7 @@ fn a_target_whose_range_ends_before_it_begins_is_refused() {
 #[test]
 fn texts_have_bounds_of_their_own() {
     let with = |mail: usize, key: usize| JobSpec {
-        mail: Some(("END".to_owned(), "m".repeat(mail))),
+        mail: MailOptions::of_texts("END".to_owned(), "m".repeat(mail)),
         shown: vec![("k".repeat(key), String::new())],
         ..JobSpec::default()
     };

@@ -12,6 +12,7 @@ use muster_model::ids::{BlobId, JobId, StepNo};
 use muster_model::index_set::IndexSet;
 use muster_model::job::{ExitStatus, JobState};
 use muster_model::job_class::JobClass;
+use muster_model::mail::MailOptions;
 use muster_model::spec::{
     ArraySpec, Dependency, DependencyKind, DependencyTerm, DeviceAsk, GresAsk, JobKind, JobSpec,
     MemoryAsk, Owner, ResourceAsk, Sharing, WarnSignal,
@@ -275,7 +276,7 @@ fn spoil(random: &mut Random, known: &Known, spec: &mut JobSpec) {
         }
         25 => spec.wckey = some(random, text),
         26 => spec.immediate_s = some(random, number),
-        27 => spec.mail = Some((text(random), text(random))),
+        27 => spec.mail = MailOptions::of_texts(text(random), text(random)),
         28 => spec.licenses = some(random, text),
         29 => spec.reservation = some(random, text),
         30 => {

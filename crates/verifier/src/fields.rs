@@ -7,6 +7,7 @@ mod convert;
 use self::convert::*;
 use crate::description::Description;
 use muster_conf::options::values;
+use muster_model::mail::MailOptions;
 use muster_model::spec::{Dependency, JobKind, MemoryAsk, Sharing};
 use muster_model::topology::SwitchAsk;
 
@@ -246,18 +247,12 @@ pub static FIELDS: &[Field] = &[
             | d.spec
                 .mail
                 .as_ref()
-                .map_or(Value::Nil, |(_, user)| plain(user)),
+                .map_or(Value::Nil, |mail| plain(&mail.user)),
         set | d,
         v | {
             let user = take_text(v)?.unwrap_or_default();
-            let kinds = d
-                .spec
-                .mail
-                .take()
-                .map(|(kinds, _)| kinds)
-                .unwrap_or_default();
-            d.spec.mail =
-                Some((kinds, user)).filter(|(kinds, user)| !kinds.is_empty() || !user.is_empty());
+            let types = d.spec.mail.take().unwrap_or_default().types;
+            d.spec.mail = MailOptions::of_texts(types, user);
             Ok(())
         }
     ),

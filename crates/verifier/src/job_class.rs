@@ -14,6 +14,7 @@ use muster_model::command::JobUpdate;
 use muster_model::environment;
 use muster_model::index_set::IndexSet;
 use muster_model::job_class::JobClass;
+use muster_model::mail::MailOptions;
 use muster_model::spec::{ExecContext, JobKind, JobSpec, ResourceAsk};
 use muster_model::time::TimeLimit;
 
@@ -503,14 +504,14 @@ fn updated(spec: &JobSpec, update: &JobUpdate) -> JobSpec {
     for (key, value) in shown {
         let mail = after.mail.get_or_insert_default();
         match key.to_ascii_lowercase().replace(['-', '_'], "").as_str() {
-            "mailuser" => mail.1.clone_from(value),
-            "mailtype" => mail.0.clone_from(value),
+            "mailuser" => mail.user.clone_from(value),
+            "mailtype" => mail.types.clone_from(value),
             _ => {}
         }
     }
     after.mail = after
         .mail
-        .filter(|(kinds, user)| !kinds.is_empty() || !user.is_empty());
+        .and_then(|mail| MailOptions::of_texts(mail.types, mail.user));
     after
 }
 

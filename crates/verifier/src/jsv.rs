@@ -18,6 +18,7 @@ use muster_model::environment::{Environment, split as split_variable};
 use muster_model::grid_engine as marks;
 use muster_model::index_set::IndexSet;
 use muster_model::licenses;
+use muster_model::mail::MailOptions;
 use muster_model::spec::{
     ArraySpec, DependencyKind, DependencyTerm, ExecContext, GresAsk, JobKind, JobSpec, MemoryAsk,
     Sharing,
@@ -274,12 +275,12 @@ pub(crate) fn complex_of(gres: &GresAsk, per: Per, site: &Site) -> Option<String
 }
 
 fn mail(spec: &JobSpec) -> (String, String) {
-    let Some((kinds, user)) = &spec.mail else {
+    let Some(MailOptions { types, user }) = &spec.mail else {
         return Default::default();
     };
     let letters = [("BEGIN", 'b'), ("END", 'e'), ("FAIL", 'a')];
     let has = |word: &str| {
-        let mut given = kinds.split(',').map(str::trim);
+        let mut given = types.split(',').map(str::trim);
         given.any(|own| own.eq_ignore_ascii_case(word) || own.eq_ignore_ascii_case("ALL"))
     };
     let set = letters.iter().filter(|(word, _)| has(word));
@@ -500,7 +501,10 @@ pub(crate) fn set_mark(spec: &mut JobSpec, key: &str, value: &str, is_grid_engin
 }
 
 fn set_mail(spec: &mut JobSpec, name: &str, value: &str) -> Result<(), String> {
-    let (mut kinds, mut user) = spec.mail.take().unwrap_or_default();
+    let MailOptions {
+        mut types,
+        mut user,
+    } = spec.mail.take().unwrap_or_default();
     if name == "M" {
         user = value.to_owned();
     } else {
@@ -512,13 +516,13 @@ fn set_mail(spec: &mut JobSpec, name: &str, value: &str) -> Result<(), String> {
             _ => Err("letters of b, e, a, s and n are expected".to_owned()),
         };
         let words: Vec<&str> = value.chars().map(word).collect::<Result<_, String>>()?;
-        kinds = words
+        types = words
             .into_iter()
             .filter(|word| !word.is_empty())
             .collect::<Vec<_>>()
             .join(",");
     }
-    spec.mail = Some((kinds, user)).filter(|(kinds, user)| !kinds.is_empty() || !user.is_empty());
+    spec.mail = MailOptions::of_texts(types, user);
     Ok(())
 }
 

@@ -273,8 +273,10 @@ fn place(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
     let spec = &row.job.spec;
     w.text_or_empty("licenses", spec.licenses.as_deref());
     if !w.is_old() {
-        let (kinds, user) = spec.mail.as_ref().map_or(("", ""), |(k, u)| (k, u));
-        w.texts("mail_type", kinds.split(',').filter(|k| !k.is_empty()));
+        let mail = spec.mail.as_ref();
+        let types = mail.map_or("", |mail| &mail.types);
+        let user = mail.map_or("", |mail| &mail.user);
+        w.texts("mail_type", types.split(',').filter(|k| !k.is_empty()));
         w.text("mail_user", user);
     }
     let ask = &spec.ask;

@@ -12,6 +12,7 @@ use super::values::{self, number};
 use super::{OptionError, values::time};
 use crate::value::{self, DurationLimit};
 use muster_model::job_class::JobClass;
+use muster_model::mail::MailOptions;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::spec::{JobKind, JobSpec, StdioSpec};
 use muster_model::time::{TimeLimit, Timestamp};
@@ -287,7 +288,7 @@ fn nice(chosen: &Chosen) -> Result<i32, OptionError> {
     }
 }
 
-fn mail(chosen: &Chosen) -> Result<Option<(String, String)>, OptionError> {
+fn mail(chosen: &Chosen) -> Result<Option<MailOptions>, OptionError> {
     let (kind, user) = (chosen.value("mail-type"), chosen.value("mail-user"));
     if let Some(kind) = kind
         && !values::mail_type_is_known(kind)
@@ -295,11 +296,9 @@ fn mail(chosen: &Chosen) -> Result<Option<(String, String)>, OptionError> {
         let forms = "a list of events such as END,FAIL";
         return Err(OptionError::bad_value("mail-type", kind, forms));
     }
-    Ok((kind.is_some() || user.is_some()).then(|| {
-        (
-            kind.unwrap_or_default().to_owned(),
-            user.unwrap_or_default().to_owned(),
-        )
+    Ok((kind.is_some() || user.is_some()).then(|| MailOptions {
+        types: kind.unwrap_or_default().to_owned(),
+        user: user.unwrap_or_default().to_owned(),
     }))
 }
 

@@ -408,7 +408,7 @@ fn check_texts(config: &ClusterConfig, spec: &mut JobSpec) -> Result<(), Refusal
         ));
     }
     let longest = partitions.iter().max_by_key(|p| p.len());
-    let (mail_type, mail_user) = mail.as_ref().map(|(kind, user)| (kind, user)).unzip();
+    let (mail_type, mail_user) = mail.as_ref().map(|mail| (&mail.types, &mail.user)).unzip();
     let names = [
         ("--account", account.as_ref()),
         ("--qos", qos.as_ref()),

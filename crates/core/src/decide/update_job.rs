@@ -659,16 +659,15 @@ fn set_texts(spec: &mut JobSpec, update: &JobUpdate) -> Result<(), Refusal> {
         }
     }
     for (key, value) in &update.shown {
-        let mail = || spec.mail.clone().unwrap_or_default();
         match key.as_str() {
             "mail-type" => {
                 one_line("MailType", value, NAME_BYTES_MAX)?;
-                spec.mail = Some((value.clone(), mail().1));
+                spec.mail.get_or_insert_default().types.clone_from(value);
                 continue;
             }
             "mail-user" => {
                 one_line("MailUser", value, NAME_BYTES_MAX)?;
-                spec.mail = Some((mail().0, value.clone()));
+                spec.mail.get_or_insert_default().user.clone_from(value);
                 continue;
             }
             key if is_site_option(key) => {

@@ -15,6 +15,7 @@ use muster_model::config::ClusterConfig;
 use muster_model::ids::{BlobId, JobId};
 use muster_model::index_set::IndexSet;
 use muster_model::limits::{ARGUMENTS_MAX, ENVIRONMENT_VARIABLES_MAX, QUERY_ITEMS_MAX};
+use muster_model::mail::MailOptions;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::spec::{
     ArraySpec, ExecContext, GresAsk, JobKind, JobSpec, Owner, ResourceAsk, SoftLimit, StdioSpec,
@@ -297,11 +298,11 @@ fn no_text_of_a_job_is_without_bounds() {
             ..plain()
         },
         JobSpec {
-            mail: Some((long.clone(), String::new())),
+            mail: MailOptions::of_texts(long.clone(), String::new()),
             ..plain()
         },
         JobSpec {
-            mail: Some((String::new(), long.clone())),
+            mail: MailOptions::of_texts(String::new(), long.clone()),
             ..plain()
         },
         JobSpec {

@@ -51,7 +51,7 @@ struct MailTypes(Vec<String>);
 
 impl MailTypes {
     fn by(job: &Job) -> MailTypes {
-        let types = job.spec.mail.as_ref().map_or("", |(types, _)| types);
+        let types = job.spec.mail.as_ref().map_or("", |mail| &mail.types);
         let words: Vec<String> = types.split(',').map(str::to_ascii_uppercase).collect();
         if words.iter().any(|word| word == "NONE") {
             return MailTypes(Vec::new());

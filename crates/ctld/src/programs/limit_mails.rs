@@ -164,6 +164,7 @@ impl LimitTimes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use muster_model::mail::MailOptions;
     use muster_model::spec::JobSpec;
     use muster_model::time::TimeLimit;
 
@@ -176,7 +177,7 @@ mod tests {
 
     fn spec(types: &str) -> Arc<JobSpec> {
         Arc::new(JobSpec {
-            mail: Some((types.to_owned(), String::new())),
+            mail: MailOptions::of_texts(types.to_owned(), String::new()),
             comment: Some("c".repeat(64 << 10)),
             ..JobSpec::default()
         })

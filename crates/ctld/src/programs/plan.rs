@@ -245,7 +245,7 @@ pub(super) fn bytes_of(spec: &JobSpec) -> usize {
 /// from being an option. An address that is none (jobs of older releases were not checked) is replaced by the
 /// job's owner.
 fn mail_args(spec: &JobSpec, subject: String, settings: &ProgramSettings) -> Vec<String> {
-    let named = spec.mail.as_ref().map(|(_, user)| user.as_str());
+    let named = spec.mail.as_ref().map(|mail| mail.user.as_str());
     let named = named.filter(|user| !user.is_empty() && mail_address::fault(user).is_none());
     let users = named.unwrap_or(&spec.owner.user);
     let domain = settings.mail_domain.as_deref();

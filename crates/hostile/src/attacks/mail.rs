@@ -6,6 +6,7 @@ use crate::random::Random;
 use crate::requests;
 use crate::sys::{ATTACKER, VICTIM};
 use crate::target::{Target, until};
+use muster_model::mail::MailOptions;
 use muster_model::spec::JobSpec;
 use std::fs;
 
@@ -24,7 +25,7 @@ const ADDRESSES: [&str; 7] = [
 pub(super) fn option_in_mail_user(target: &Target, random: &mut Random) -> Outcome {
     let mut outcome = Outcome::default();
     let job = |user, address: &str| JobSpec {
-        mail: Some(("BEGIN,END,FAIL".to_owned(), address.to_owned())),
+        mail: MailOptions::of_texts("BEGIN,END,FAIL".to_owned(), address.to_owned()),
         ..small_job(target, user)
     };
     let mut accepted = Vec::new();

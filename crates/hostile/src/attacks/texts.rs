@@ -12,6 +12,7 @@ use muster_model::command::{JobUpdate, UserCommand};
 use muster_model::ids::JobId;
 use muster_model::job::Job;
 use muster_model::limits::FRAME_BYTES_MAX;
+use muster_model::mail::MailOptions;
 use muster_model::spec::{JobSpec, StdioSpec};
 use muster_proto::client::RequestBody;
 
@@ -27,7 +28,7 @@ fn job_of_texts(target: &Target) -> JobSpec {
         hold: true,
         comment: text("comment"),
         wckey: text("key"),
-        mail: Some(("END".to_owned(), "nobody".to_owned())),
+        mail: MailOptions::of_texts("END".to_owned(), "nobody".to_owned()),
         export: text("ALL"),
         shown: vec![("extra".to_owned(), "x".to_owned())],
         argv: vec!["argument".to_owned()],

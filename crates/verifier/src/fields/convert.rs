@@ -5,6 +5,7 @@ use crate::description::Description;
 use muster_conf::options::job::read_limit;
 use muster_conf::options::values;
 use muster_model::index_set::IndexSet;
+use muster_model::mail::MailOptions;
 use muster_model::spec::{
     Dependency, DependencyKind, DependencyTerm, DeviceAsk, DeviceBinding, GresAsk, JobKind,
     MemoryAsk,
@@ -287,7 +288,7 @@ pub(super) fn mail_mask(description: &Description) -> i64 {
         .spec
         .mail
         .as_ref()
-        .map_or("", |(kinds, _)| kinds);
+        .map_or("", |mail| &mail.types);
     let bit = |word: &str| {
         if word.eq_ignore_ascii_case("ALL") {
             return 0x050f;
@@ -306,14 +307,8 @@ pub(super) fn mail_mask(description: &Description) -> i64 {
 pub(super) fn set_mail_mask(description: &mut Description, value: Value) -> Result<(), String> {
     let mask = take_number(value)?.unwrap_or_default();
     let set = MAILS.iter().filter(|(bit, ..)| mask & bit != 0);
-    let kinds = set.map(|(.., word)| *word).collect::<Vec<_>>().join(",");
-    let user = description
-        .spec
-        .mail
-        .take()
-        .map(|(_, user)| user)
-        .unwrap_or_default();
-    description.spec.mail =
-        Some((kinds, user)).filter(|(k, user)| !k.is_empty() || !user.is_empty());
+    let types = set.map(|(.., word)| *word).collect::<Vec<_>>().join(",");
+    let user = description.spec.mail.take().unwrap_or_default().user;
+    description.spec.mail = MailOptions::of_texts(types, user);
     Ok(())
 }

@@ -3,6 +3,7 @@
 use crate::jsv::{self, Site};
 use muster_conf::options::values;
 use muster_model::grid_engine as marks;
+use muster_model::mail::MailOptions;
 use muster_model::spec::{JobKind, JobSpec, WarnSignal};
 
 /// SIGUSR2, a minute before the end, as `-notify` has it.
@@ -88,9 +89,9 @@ fn file(spec: &JobSpec, pattern: Option<&String>, is_given: bool) -> Option<Stri
 }
 
 fn mail(spec: &JobSpec) -> Option<(String, String)> {
-    let (kinds, user) = spec.mail.as_ref()?;
+    let MailOptions { types, user } = spec.mail.as_ref()?;
     let letters = [("BEGIN", 'b'), ("END", 'e'), ("FAIL", 'a')];
-    let words: Vec<String> = kinds
+    let words: Vec<String> = types
         .split(',')
         .map(|word| word.trim().to_ascii_uppercase())
         .collect();
@@ -111,7 +112,7 @@ fn mail(spec: &JobSpec) -> Option<(String, String)> {
             all.into_iter().collect()
         }
         // A kind without a letter is seen all the same.
-        None => kinds.clone(),
+        None => types.clone(),
     };
     Some((kinds, user.clone()))
 }

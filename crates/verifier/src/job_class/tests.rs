@@ -4,6 +4,7 @@ use super::*;
 use muster_conf::grid_engine::Mapping;
 use muster_conf::job_classes::JobClasses;
 use muster_model::grid_engine as marks;
+use muster_model::mail::MailOptions;
 use muster_model::spec::{Dependency, GresAsk, MemoryAsk, Sharing, StdioSpec};
 
 fn site() -> Site {
@@ -76,7 +77,10 @@ fn a_job_gets_what_its_class_says() {
     assert_eq!((spec.name.as_str(), spec.work_dir.as_str()), ("x", "/tmp"));
     assert_eq!(spec.stdio.stdout.as_deref(), Some("/log/%A.out"));
     assert_eq!((spec.requeue, spec.nice), (Some(false), 5));
-    assert_eq!(spec.mail, Some(("BEGIN,END".to_owned(), "a@b".to_owned())));
+    assert_eq!(
+        spec.mail,
+        MailOptions::of_texts("BEGIN,END".to_owned(), "a@b".to_owned())
+    );
     assert_eq!(spec.qos.as_deref(), Some("high"));
     assert_eq!(spec.warn_signal.map(|own| own.signal), Some(12));
     let array = spec.array.as_ref().unwrap();
@@ -332,7 +336,7 @@ fn what_a_class_does_not_allow_is_refused_by_name() {
         ),
         (
             "m e\n",
-            with(|spec| spec.mail = Some(("TIME_LIMIT".to_owned(), String::new()))),
+            with(|spec| spec.mail = MailOptions::of_texts("TIME_LIMIT".to_owned(), String::new())),
             "to change m from e to TIME_LIMIT",
         ),
         (

@@ -2,6 +2,7 @@
 
 use super::*;
 use muster_conf::grid_engine::AllocationRule;
+use muster_model::mail::MailOptions;
 use muster_model::spec::{DeviceAsk, Owner};
 use muster_proto::jsv::State;
 
@@ -147,7 +148,10 @@ fn corrections_are_the_jobs() {
         [1, 3, 5, 7, 9]
     );
     assert_eq!(spec.argv, ["1", "two words", "x"]);
-    assert_eq!(spec.mail, Some(("BEGIN,END".to_owned(), "a@b".to_owned())));
+    assert_eq!(
+        spec.mail,
+        MailOptions::of_texts("BEGIN,END".to_owned(), "a@b".to_owned())
+    );
     assert_eq!(spec.dependency.terms.len(), 2);
     // What is not named stays, types of devices too.
     assert_eq!(corrected(&[("N", "job")]).unwrap(), job());

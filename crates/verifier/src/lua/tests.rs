@@ -4,6 +4,7 @@ use super::*;
 use crate::message::{Change, Row, Value};
 use muster_model::command::JobUpdate;
 use muster_model::environment::Environment;
+use muster_model::mail::MailOptions;
 use muster_model::spec::{ExecContext, GresAsk, JobSpec, MemoryAsk};
 use muster_model::time::TimeLimit;
 
@@ -168,7 +169,10 @@ fn what_a_script_sets_is_the_jobs() {
     assert_eq!((spec.ask.ntasks, spec.ask.min_nodes), (Some(8), 2));
     assert_eq!((spec.priority, spec.nice), (Some(4000), 5));
     assert_eq!(spec.dependency.terms.len(), 1);
-    assert_eq!(spec.mail, Some(("END,FAIL".to_owned(), String::new())));
+    assert_eq!(
+        spec.mail,
+        MailOptions::of_texts("END,FAIL".to_owned(), String::new())
+    );
     let script = verdict.script.unwrap();
     assert_eq!(&script[..], b"#!/bin/sh\n\xff\n# seen\n");
     let context: ExecContext = minicbor::decode(&verdict.context.unwrap()).unwrap();

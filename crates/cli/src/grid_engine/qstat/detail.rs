@@ -262,7 +262,7 @@ fn request(text: &mut String, first: &Job, environment: Option<&Environment>) {
     if !options.is_empty() {
         row("mail_options", &options);
     }
-    let mail = spec.mail.as_ref().map(|(_, to)| to.as_str());
+    let mail = spec.mail.as_ref().map(|mail| mail.user.as_str());
     let default_mail = format!("{}@{}", spec.owner.user, spec.submit_host);
     let mail = mail.filter(|to| !to.is_empty()).unwrap_or(&default_mail);
     row("mail_list", mail);
@@ -344,7 +344,7 @@ pub(super) fn given_path(job: &Job, which: Stdio) -> Option<String> {
 
 /// Letters of `-m`.
 fn mail_options(spec: &JobSpec) -> String {
-    let events = spec.mail.as_ref().map_or("", |(events, _)| events.as_str());
+    let events = spec.mail.as_ref().map_or("", |mail| mail.types.as_str());
     let has = |event: &str| events.split(',').any(|own| own == event || own == "ALL");
     let letters = [('a', "FAIL"), ('b', "BEGIN"), ('e', "END")];
     let given = letters.iter().filter(|(_, event)| has(event));

@@ -267,7 +267,7 @@ fn job(xml: &mut Xml, first: &Job, records: &[&Job]) {
 
 /// The recipients of mails: the owner where nobody is named.
 fn addressees(xml: &mut Xml, spec: &JobSpec) {
-    let named = spec.mail.as_ref().map(|(_, to)| to.as_str());
+    let named = spec.mail.as_ref().map(|mail| mail.user.as_str());
     let named = named.filter(|to| !to.is_empty());
     let own = format!("{}@{}", spec.owner.user, spec.submit_host);
     let item = if named.is_some() {
@@ -463,7 +463,7 @@ fn predecessors(xml: &mut Xml, records: &[&Job], spec: &JobSpec) {
 
 /// Numbers of `-m` by which Grid Engine says when mails are sent.
 fn mail_options(spec: &JobSpec) -> u32 {
-    let events = spec.mail.as_ref().map_or("", |(events, _)| events.as_str());
+    let events = spec.mail.as_ref().map_or("", |mail| mail.types.as_str());
     let bits = events.split(',').map(|event| match event {
         "FAIL" => 0x4_0000,
         "BEGIN" => 0x8_0000,

@@ -7,6 +7,7 @@ use crate::listing::step_fields::StepRow;
 use crate::listing::text::{self, put};
 use muster_model::account_limits::TresAmount;
 use muster_model::job::{GresShare, NodeShare, Reason};
+use muster_model::mail::MailOptions;
 use muster_model::preemption::PreemptType;
 use muster_model::site_option::site_options_text;
 use muster_model::spec::{DeviceBinding, JobKind, MemoryAsk};
@@ -448,7 +449,9 @@ fn files(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: RecordStyle) {
         put!(out, "{key}={text}");
     }
     let is_sent = |kinds: &str| !kinds.is_empty() && !kinds.eq_ignore_ascii_case("NONE");
-    if let Some((kinds, user)) = spec.mail.as_ref().filter(|(kinds, _)| is_sent(kinds)) {
+    if let Some(MailOptions { types, user }) =
+        spec.mail.as_ref().filter(|mail| is_sent(&mail.types))
+    {
         style.newline(out);
         out.push_str("MailUser=");
         match (user.as_str(), &ctx.mail_domain) {
@@ -456,7 +459,7 @@ fn files(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: RecordStyle) {
             ("", None) => out.push_str(&spec.owner.user),
             (user, _) => out.push_str(user),
         }
-        put!(out, " MailType={}", mail_types(kinds));
+        put!(out, " MailType={}", mail_types(types));
     }
     // Slurm's record ends in a line of three blanks.
     style.newline(out);

@@ -10,6 +10,7 @@ use muster_model::command::{
 use muster_model::ids::{JobId, StepNo};
 use muster_model::index_set::IndexSet;
 use muster_model::job::JobState;
+use muster_model::mail::MailOptions;
 use muster_model::reservation::Flags;
 use muster_model::spec::{
     Dependency, DependencyKind, DependencyTerm, DeviceAsk, GresAsk, JobSpec, MemoryAsk,
@@ -126,7 +127,7 @@ pub(super) fn commands(base: JobId, job: JobId) -> Vec<UserCommand> {
             before_s: 60,
             batch_only: true,
         }),
-        mail: Some(("END".to_owned(), "u".to_owned())),
+        mail: MailOptions::of_texts("END".to_owned(), "u".to_owned()),
         shown: vec![("extra".to_owned(), "x".to_owned())],
         immediate_s: Some(5),
         site_factor: 0,

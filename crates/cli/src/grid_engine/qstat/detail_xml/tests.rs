@@ -4,6 +4,7 @@ use super::*;
 use muster_model::ids::JobId;
 use muster_model::index_set::IndexSet;
 use muster_model::job::{Hold, JobState};
+use muster_model::mail::MailOptions;
 use muster_model::spec::{ArraySpec, DependencyTerm, Owner};
 use muster_model::time::{TimeLimit, Timestamp};
 use std::sync::Arc;
@@ -78,7 +79,7 @@ fn spec() -> JobSpec {
         submit_host: "vm".to_owned(),
         command: "job.sh".to_owned(),
         argv: vec!["20".to_owned(), "x y".to_owned()],
-        mail: Some(("BEGIN,END".to_owned(), "a@b".to_owned())),
+        mail: MailOptions::of_texts("BEGIN,END".to_owned(), "a@b".to_owned()),
         work_dir: "/w".to_owned(),
         nice: 5,
         shown: [
