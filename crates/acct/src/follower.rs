@@ -56,7 +56,7 @@ pub struct Full(pub Vec<Change>);
 /// The thread is gone; its position will not move any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("accounting has stopped")]
-pub struct Stopped;
+pub struct FollowerStopped;
 
 /// Not everything was written in the time given. The rest is in the journal, from `stored` on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -72,7 +72,7 @@ pub struct Unflushed {
     pub why: String,
 }
 
-type Waiter = Box<dyn FnOnce(Result<(), Stopped>) + Send>;
+type Waiter = Box<dyn FnOnce(Result<(), FollowerStopped>) + Send>;
 
 /// State that the thread and its callers share.
 struct Link {
@@ -201,7 +201,7 @@ impl Follower {
     ///
     /// # Errors
     /// The thread is gone.
-    pub fn send(&self, position: u64, changes: Vec<Change>) -> Result<(), Stopped> {
+    pub fn send(&self, position: u64, changes: Vec<Change>) -> Result<(), FollowerStopped> {
         let mut batch = changes;
         loop {
             match self.offer(position, batch) {
@@ -220,7 +220,7 @@ impl Follower {
                 .wait_while(shared, full)
                 .unwrap_or_else(PoisonError::into_inner);
             if shared.ended {
-                return Err(Stopped);
+                return Err(FollowerStopped);
             }
         }
     }
@@ -252,12 +252,12 @@ impl Follower {
     pub fn when_stored(
         &self,
         position: u64,
-        then: impl FnOnce(Result<(), Stopped>) + Send + 'static,
+        then: impl FnOnce(Result<(), FollowerStopped>) + Send + 'static,
     ) {
         let mut shared = self.link.lock();
         let outcome = match () {
             () if shared.stored >= position => Ok(()),
-            () if shared.ended => Err(Stopped),
+            () if shared.ended => Err(FollowerStopped),
             () => {
                 let waiters = shared.waiters.entry(position).or_default();
                 waiters.push(Box::new(then));
@@ -274,7 +274,7 @@ impl Follower {
     ///
     /// # Errors
     /// The thread is gone.
-    pub fn wait_stored(&self, position: u64, patience: Duration) -> Result<bool, Stopped> {
+    pub fn wait_stored(&self, position: u64, patience: Duration) -> Result<bool, FollowerStopped> {
         let mut shared = self.link.lock();
         shared.want(position);
         self.link.work.notify_one();
@@ -286,7 +286,7 @@ impl Follower {
     ///
     /// # Errors
     /// The thread is gone.
-    pub fn sync(&self, patience: Duration) -> Result<bool, Stopped> {
+    pub fn sync(&self, patience: Duration) -> Result<bool, FollowerStopped> {
         let mut shared = self.link.lock();
         let position = shared.accepted;
         shared.sync_wanted = true;
@@ -299,7 +299,7 @@ impl Follower {
         shared: MutexGuard<'_, Shared>,
         patience: Duration,
         reached: impl Fn(&Shared) -> bool,
-    ) -> Result<bool, Stopped> {
+    ) -> Result<bool, FollowerStopped> {
         let waiting = |shared: &mut Shared| !shared.ended && !reached(shared);
         let (shared, _) = self
             .link
@@ -308,7 +308,7 @@ impl Follower {
             .unwrap_or_else(PoisonError::into_inner);
         match reached(&shared) {
             true => Ok(true),
-            false if shared.ended => Err(Stopped),
+            false if shared.ended => Err(FollowerStopped),
             false => Ok(false),
         }
     }
@@ -524,6 +524,6 @@ impl Drop for Ended {
         waiters
             .into_values()
             .flatten()
-            .for_each(|then| then(Err(Stopped)));
+            .for_each(|then| then(Err(FollowerStopped)));
     }
 }

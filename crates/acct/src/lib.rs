@@ -22,10 +22,10 @@ pub use archive::{
     ArchivedText,
 };
 pub use change::{Change, JobRow, NodeNow, ReservationNow, RunKey, changes, resync};
-pub use follower::{Follower, Full, Health, Stopped, Unflushed};
+pub use follower::{Follower, FollowerStopped, Full, Health, Unflushed};
 pub use sqlite::{
-    After, Copied, CopySource, Gone, ImportMark, Imported, ImportedJob, Importer, OutSum, Purged,
-    Purger, Reader, Restored, Restorer, RowKey, Rows, SqliteStore, Stage, Suspension, UseKey,
-    UseSum, UsedSum,
+    Copied, CopySource, Gone, ImportMark, Imported, ImportedJob, Importer, OutSum, PurgePosition,
+    Purged, Purger, Reader, Restored, Restorer, RowKey, Rows, SqliteStore, Stage, Suspension,
+    UseKey, UseSum, UsedSum,
 };
 pub use store::{History, Interrupter, NoStore, Store, StoreError, Transactions, Use};

@@ -26,7 +26,7 @@ mod write;
 
 pub use copy::{Copied, CopySource, Gone, OutSum, Rows, Stage, Suspension, UsedSum};
 pub use import::{ImportMark, Imported, ImportedJob, Importer, UseKey, UseSum};
-pub use purge::{After, Purged, Purger, RowKey};
+pub use purge::{PurgePosition, Purged, Purger, RowKey};
 pub use read::Reader;
 pub use restore::{Restored, Restorer};
 

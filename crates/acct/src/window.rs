@@ -15,7 +15,7 @@ pub(crate) struct Window {
 
 /// The parameters of the choice.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Life {
+pub(crate) struct JobTimes {
     pub(crate) state: JobState,
     pub(crate) submit: i64,
     pub(crate) eligible: Option<i64>,
@@ -45,7 +45,7 @@ impl Window {
     pub(crate) fn selects(
         self,
         query: &AcctQuery,
-        life: Life,
+        life: JobTimes,
         mut was_suspended: impl FnMut(Window) -> bool,
     ) -> bool {
         if query.states.is_empty() {
@@ -83,8 +83,8 @@ mod tests {
     use super::*;
     use muster_model::ids::JobId;
 
-    const fn life(state: JobState, times: [Option<i64>; 3]) -> Life {
-        Life {
+    const fn life(state: JobState, times: [Option<i64>; 3]) -> JobTimes {
+        JobTimes {
             state,
             submit: 1_000_000,
             eligible: times[0],
@@ -104,7 +104,7 @@ mod tests {
         let waits = life(Pending, [Some(1_000_000), None, None]);
         let held = life(Pending, [None, None, None]);
         // start and end of the window in seconds, states, run, selected
-        type Case<'a> = (Option<i64>, Option<i64>, &'a [JobState], Life, bool);
+        type Case<'a> = (Option<i64>, Option<i64>, &'a [JobState], JobTimes, bool);
         let table: &[Case<'_>] = &[
             (None, None, &[], done, true),
             (None, None, &[], held, false),

@@ -153,14 +153,14 @@ impl Opening {
 }
 
 /// A part, and what follows it.
-type Part<'b> = (&'b [u8], &'b [u8]);
+type FieldAndRest<'b> = (&'b [u8], &'b [u8]);
 
 /// A part with its length before it, and what follows it; none while it has not come whole.
 pub(crate) fn part<'b>(
     bytes: &'b [u8],
     most: usize,
     name: &'static str,
-) -> Result<Option<Part<'b>>, OpeningError> {
+) -> Result<Option<FieldAndRest<'b>>, OpeningError> {
     let Some((length, rest)) = bytes.split_first_chunk::<2>() else {
         return Ok(None);
     };

@@ -34,7 +34,7 @@ mod sync;
 
 use crate::options::Spec;
 use crate::say;
-use arguments::{Parsed, Words};
+use arguments::{OperandPosition, Parsed};
 use muster_conf::grid_engine::fits;
 use std::process::ExitCode;
 
@@ -96,7 +96,7 @@ fn run_command(
     takes_words: bool,
     run: fn(&Parsed) -> Result<ExitCode, ExitCode>,
 ) -> ExitCode {
-    let parsed = match arguments::parse(spec, args, Words::Mixed) {
+    let parsed = match arguments::parse(spec, args, OperandPosition::Mixed) {
         Ok(parsed) => parsed,
         Err(wrong) => return fail(wrong.text(), 1),
     };

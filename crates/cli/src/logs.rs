@@ -192,7 +192,7 @@ fn open(found: &LogFile, mut job: Option<&mut FollowedJob>) -> Result<File, Fail
 
 /// The end of a file.
 #[derive(Clone, Debug)]
-pub(crate) struct End {
+pub(crate) struct FileEnd {
     /// The file.
     pub(crate) path: String,
     /// Its last lines.
@@ -203,7 +203,7 @@ pub(crate) struct End {
 ///
 /// # Errors
 /// Why there are none.
-pub(crate) fn end_of(word: &str, lines: usize) -> Result<End, String> {
+pub(crate) fn end_of(word: &str, lines: usize) -> Result<FileEnd, String> {
     let mut client = Client::connect().map_err(|e| e.to_string())?;
     let found = find(&mut client, word, Stdio::Out).map_err(|failure| failure.to_string())?;
     if found.is_waiting {
@@ -237,7 +237,7 @@ pub(crate) fn end_of(word: &str, lines: usize) -> Result<End, String> {
     let text = String::from_utf8_lossy(&bytes);
     let last = text.lines().rev().take(lines).collect::<Vec<_>>();
     let text = last.into_iter().rev().collect::<Vec<_>>().join("\n");
-    Ok(End {
+    Ok(FileEnd {
         path: found.path,
         text,
     })

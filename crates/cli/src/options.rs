@@ -2,7 +2,7 @@
 //! `--help`, `--usage`, man pages, completion and the compatibility page. A row that is refused is refused here, by
 //! name; no command has to remember it.
 
-use muster_conf::options::getopt::{self, Order};
+use muster_conf::options::getopt::{self, OperandOrder};
 pub use muster_conf::options::{Arg, Status};
 use std::fmt::Write as _;
 
@@ -193,13 +193,14 @@ impl Spec {
     /// that is refused.
     pub(crate) fn parse(&self, args: &[String]) -> Result<Parsed, String> {
         let name = self.call();
-        let parsed = getopt::parse(self.options.iter(), args, Order::Mixed).map_err(|text| {
-            match name.as_str() {
-                // Slurm's says no more either.
-                "sacct" | "sstat" => format!("{name}: {text}"),
-                _ => format!("{name}: {text}\nTry \"{name} --help\" for more information"),
-            }
-        })?;
+        let parsed =
+            getopt::parse(self.options.iter(), args, OperandOrder::Mixed).map_err(|text| {
+                match name.as_str() {
+                    // Slurm's says no more either.
+                    "sacct" | "sstat" => format!("{name}: {text}"),
+                    _ => format!("{name}: {text}\nTry \"{name} --help\" for more information"),
+                }
+            })?;
         let informs = parsed
             .options
             .iter()

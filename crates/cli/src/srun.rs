@@ -18,11 +18,11 @@ use crate::process;
 use crate::say;
 use crate::submit::filters::Filters;
 use crate::submit::holder::{Holder, NotGranted};
-use crate::submit::line::{self, Line};
+use crate::submit::line::{self, CommandLine};
 use crate::submit::verbose;
 use executor::Executor;
 use muster_conf::endpoint::{self, Endpoint};
-use muster_conf::options::{Chosen, Command, Group, OptionError, Source, values};
+use muster_conf::options::{ChosenOptions, Command, Group, OptionError, Source, values};
 use muster_model::ids::JobId;
 use muster_model::job_env;
 use muster_node_core::srun::config::{
@@ -119,7 +119,7 @@ fn run(args: &[String], marks: &[(String, String)]) -> Result<ExitCode, ExitCode
 }
 
 /// `--cpu-bind=help`, `--mem-bind=help`.
-fn binding_help(chosen: &Chosen) -> Option<&'static str> {
+fn binding_help(chosen: &ChosenOptions) -> Option<&'static str> {
     if chosen.value("cpu-bind") == Some("help") {
         return Some(
             "CPU bind options, one kind after words that are joined by commas:\n\
@@ -173,7 +173,7 @@ fn ask_muster() -> Option<String> {
 }
 
 /// `--mpi`: only what this build really has.
-fn check_mpi(chosen: &Chosen) -> Result<(), OptionError> {
+fn check_mpi(chosen: &ChosenOptions) -> Result<(), OptionError> {
     match chosen.get("mpi") {
         Some(given) if given.source == Source::CommandLine => {
             let kind = given.value.as_deref().unwrap_or("");
@@ -195,7 +195,7 @@ fn check_mpi(chosen: &Chosen) -> Result<(), OptionError> {
 }
 
 /// The allocation that the step belongs to: `--jobid`, or the one srun is called in.
-fn own_job(chosen: &Chosen) -> Result<Option<JobId>, OptionError> {
+fn own_job(chosen: &ChosenOptions) -> Result<Option<JobId>, OptionError> {
     match chosen.value("jobid") {
         None => Ok(None),
         Some(text) => text
@@ -210,7 +210,7 @@ fn own_job(chosen: &Chosen) -> Result<Option<JobId>, OptionError> {
 }
 
 /// A step in an allocation that exists.
-fn inside(line: &mut Line, job: JobId, call: SrunCall<'_>) -> Result<ExitCode, ExitCode> {
+fn inside(line: &mut CommandLine, job: JobId, call: SrunCall<'_>) -> Result<ExitCode, ExitCode> {
     let say = line.say;
     request::forget_other_counts(&mut line.chosen);
     let made =
@@ -245,7 +245,7 @@ fn inside(line: &mut Line, job: JobId, call: SrunCall<'_>) -> Result<ExitCode, E
 }
 
 /// A job of its own for the step.
-fn outside(line: &mut Line, call: SrunCall<'_>) -> Result<ExitCode, ExitCode> {
+fn outside(line: &mut CommandLine, call: SrunCall<'_>) -> Result<ExitCode, ExitCode> {
     let say = line.say;
     let mut spec = line::build(line, PREFIX)?.spec;
     if spec.name.is_empty() {
@@ -284,7 +284,7 @@ fn outside(line: &mut Line, call: SrunCall<'_>) -> Result<ExitCode, ExitCode> {
 
 /// What srun knows when it begins, but for the parts of the step. `kills` is whether a bad exit of a task ends all.
 fn config(
-    line: &Line,
+    line: &CommandLine,
     call: SrunCall<'_>,
     streams: Streams,
     kills: bool,
@@ -368,7 +368,7 @@ fn allocation(job: JobId) -> Result<Box<AllocationInfo>, ConnectError> {
 }
 
 /// A limit that `--wait` and its like give as text.
-fn seconds(chosen: &Chosen, long: &'static str) -> Result<Option<u32>, OptionError> {
+fn seconds(chosen: &ChosenOptions, long: &'static str) -> Result<Option<u32>, OptionError> {
     match chosen.value(long) {
         None => Ok(None),
         Some(text) => values::number(long, text, 0).map(Some),

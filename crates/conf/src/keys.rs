@@ -20,7 +20,7 @@ pub struct Key {
     /// As it would be written in the file; `None` where the key is unset by default.
     pub default: Option<&'static str>,
     /// Whether and where `scontrol show config` lists it.
-    pub shown: Shown,
+    pub shown: KeyListing,
     /// What Muster does with it.
     pub status: Status,
     /// What it means, in a few words.
@@ -43,7 +43,7 @@ pub enum Status {
 
 /// Whether `scontrol show config` lists a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shown {
+pub enum KeyListing {
     /// Listed by Slurm 22.05 and later.
     Always,
     /// Listed only by Slurm later than 22.05.
@@ -478,9 +478,9 @@ fn row(name: &'static str, rest: &'static str) -> Key {
             text => Some(text),
         },
         shown: match shown {
-            "s" => Shown::Always,
-            "n" => Shown::Newer,
-            _ => Shown::Never,
+            "s" => KeyListing::Always,
+            "n" => KeyListing::Newer,
+            _ => KeyListing::Never,
         },
         status: match letter {
             "H" => Status::Honoured,

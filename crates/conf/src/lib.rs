@@ -46,7 +46,7 @@ pub use dynamic::{DynamicError, dynamic_nodes, hardware_is_given};
 pub use load::{load, load_text, load_with};
 pub use model::*;
 pub use nodes::{MAX_NODES, parse_gres};
-pub use show::{Facts, format_row, show_config};
+pub use show::{ListingContext, format_row, show_config};
 pub use slurmctld_parameters::RateLimits;
 pub use source::{ReadFile, optional_text, read_from_disk};
 pub use write::{Minimal, write_minimal};

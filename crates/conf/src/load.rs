@@ -14,7 +14,7 @@ use crate::model::{
 };
 use crate::reader::{Reader, Record, Settings};
 use crate::slurmctld_parameters::RateLimits;
-use crate::source::{self, Line, Pair, ReadFile};
+use crate::source::{self, LogicalLine, Pair, ReadFile};
 use crate::{nodes, partitions, value};
 use muster_model::config::EnforcePartLimits;
 
@@ -234,7 +234,7 @@ impl CheckedLines {
         self.settings.is_empty() && self.controllers.is_empty() && self.nodes.is_empty()
     }
 
-    fn take(&mut self, line: Line, checker: &mut Checker<'_>) {
+    fn take(&mut self, line: LogicalLine, checker: &mut Checker<'_>) {
         let mut pairs = line.into_iter();
         while let Some(pair) = pairs.next() {
             let rest = pairs.as_slice();

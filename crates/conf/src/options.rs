@@ -20,7 +20,7 @@ mod row;
 pub mod torque;
 pub mod values;
 
-pub use chosen::{Chosen, Given, Source};
+pub use chosen::{ChosenOptions, OptionValue, Source};
 pub use row::{Arg, Command, Commands, Group, OptionRow, Status};
 
 const COUNT: usize = general::ROWS.len()

@@ -1,13 +1,13 @@
 //! The rows of `scontrol show config`, in Slurm's order and with Slurm's value formats.
 
-use crate::keys::{self, Key, Kind, Shown};
+use crate::keys::{self, Key, KeyListing, Kind};
 use crate::model::{Config, MemPer, SelectType};
 use crate::value::{self, DurationLimit};
 use muster_model::config::EnforcePartLimits;
 
 /// What the listing needs to know besides the configuration.
 #[derive(Clone, Copy)]
-pub struct Facts<'a> {
+pub struct ListingContext<'a> {
     /// When the controller started, as Slurm prints times.
     pub boot_time: &'a str,
     /// Id of the next job.
@@ -19,12 +19,12 @@ pub struct Facts<'a> {
 }
 
 /// All rows as name and value; print them with [`format_row`].
-pub fn show_config(config: &Config, facts: &Facts<'_>) -> Vec<(String, String)> {
+pub fn show_config(config: &Config, facts: &ListingContext<'_>) -> Vec<(String, String)> {
     let mut rows = Vec::new();
     for key in keys::SLURM
         .keys()
         .iter()
-        .filter(|key| key.shown != Shown::Never)
+        .filter(|key| key.shown != KeyListing::Never)
     {
         match key.name {
             "SlurmctldHost" => {
@@ -60,7 +60,7 @@ fn mem_row(prefix: &str, limit: Option<MemPer>) -> (String, String) {
     }
 }
 
-fn value_of(key: &Key, config: &Config, facts: &Facts<'_>) -> String {
+fn value_of(key: &Key, config: &Config, facts: &ListingContext<'_>) -> String {
     let given = config
         .raw
         .get(key.name)
@@ -110,7 +110,7 @@ fn value_of(key: &Key, config: &Config, facts: &Facts<'_>) -> String {
     }
 }
 
-fn format_value(key: &Key, text: &str, facts: &Facts<'_>) -> String {
+fn format_value(key: &Key, text: &str, facts: &ListingContext<'_>) -> String {
     let number = |unit: &str| match value::parse_number(text, u64::MAX) {
         Ok(Some(number)) => format!("{number}{unit}"),
         _ => "UNLIMITED".to_owned(),

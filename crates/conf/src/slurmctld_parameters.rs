@@ -53,25 +53,25 @@ impl RateLimits {
         }
     }
 
-    fn set(&mut self, name: &str, value: Option<&str>) -> Result<(), Wrong> {
+    fn set(&mut self, name: &str, value: Option<&str>) -> Result<(), WordError> {
         if name == "rl_enable" {
             self.enabled = true;
             return match value {
                 None => Ok(()),
-                Some(_) => Err(Wrong::HasValue),
+                Some(_) => Err(WordError::HasValue),
             };
         }
-        let (number, least) = self.number(name).ok_or(Wrong::Unknown)?;
+        let (number, least) = self.number(name).ok_or(WordError::Unknown)?;
         let given = value.and_then(|text| text.parse().ok());
         *number = given
             .filter(|given| *given >= least)
-            .ok_or(Wrong::Number(least))?;
+            .ok_or(WordError::Number(least))?;
         Ok(())
     }
 }
 
 /// Why a word of the limits has no effect.
-enum Wrong {
+enum WordError {
     Unknown,
     HasValue,
     Number(u64),
@@ -114,7 +114,7 @@ pub(crate) fn read(words: &[String], origin: &Origin, findings: &mut Findings) -
     limits
 }
 
-fn complain(word: &str, name: &str, wrong: &Wrong, origin: &Origin, findings: &mut Findings) {
+fn complain(word: &str, name: &str, wrong: &WordError, origin: &Origin, findings: &mut Findings) {
     const NAMES: [&str; 6] = [
         "rl_bucket_size",
         "rl_enable",
@@ -124,18 +124,18 @@ fn complain(word: &str, name: &str, wrong: &Wrong, origin: &Origin, findings: &m
         "rl_table_size",
     ];
     let (message, help) = match wrong {
-        Wrong::Unknown => {
+        WordError::Unknown => {
             let help = match nearest_of(name, NAMES.into_iter()) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("there are {}", NAMES.join(", ")),
             };
             (format!("`{word}` is not a valid parameter"), help)
         }
-        Wrong::HasValue => (
+        WordError::HasValue => (
             format!("`{word}`: rl_enable takes no value"),
             "write rl_enable, or leave it out".to_owned(),
         ),
-        Wrong::Number(least) => (
+        WordError::Number(least) => (
             format!("`{word}` has no number from {least}"),
             format!("write {name}=NUMBER"),
         ),

@@ -53,10 +53,14 @@ pub(crate) struct Pair {
 }
 
 /// The pairs of one logical line; never empty.
-pub(crate) type Line = Vec<Pair>;
+pub(crate) type LogicalLine = Vec<Pair>;
 
 /// Reads `path` and all that it includes into logical lines.
-pub(crate) fn read_lines(path: &Path, read: ReadFile<'_>, findings: &mut Findings) -> Vec<Line> {
+pub(crate) fn read_lines(
+    path: &Path,
+    read: ReadFile<'_>,
+    findings: &mut Findings,
+) -> Vec<LogicalLine> {
     let mut reader = Reader {
         read,
         findings,
@@ -85,7 +89,7 @@ struct Reader<'a> {
     /// The chain of includes being read.
     open: Vec<PathBuf>,
     files: usize,
-    lines: Vec<Line>,
+    lines: Vec<LogicalLine>,
 }
 
 impl Reader<'_> {
@@ -226,7 +230,7 @@ fn include_of(line: &str) -> Option<&str> {
 }
 
 /// Splits a line into pairs; what is not a pair is reported and skipped.
-fn split_pairs(line: &str, origin: &Origin, findings: &mut Findings) -> Line {
+fn split_pairs(line: &str, origin: &Origin, findings: &mut Findings) -> LogicalLine {
     let mut pairs = Vec::new();
     let mut at = 0;
     while let Some(start) = skip_blank(line, at) {

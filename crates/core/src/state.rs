@@ -14,7 +14,7 @@ pub(crate) use self::scale::AmountsThere;
 pub use self::scale::Scale;
 
 use self::job_table::JobTable;
-use self::limit_use::{AccrualGroup, InUse};
+use self::limit_use::{AccrualGroup, CurrentUse};
 use self::queue_size::QueueSize;
 use self::run_times::RunTimes;
 use self::stored_bytes::{BlobOwners, StoredBytes};
@@ -122,7 +122,7 @@ pub struct State {
     /// Index: pending records that wait for earlier ones of their name, as (submission, record).
     pub singletons: BTreeSet<(JobId, JobId)>,
     /// Index: what counts towards limits, where they are kept.
-    pub limit_use: BTreeMap<Scope, InUse>,
+    pub limit_use: BTreeMap<Scope, CurrentUse>,
     /// Index: pending records that do not all gain age because of a limit, by the group that has the limit, the earliest
     /// eligible first.
     pub accrual_waiting: BTreeMap<AccrualGroup, BTreeSet<(Timestamp, JobId)>>,

@@ -41,13 +41,13 @@ const PRIORITIES_PART: usize = 2000;
 /// Partitions and settings as listings of jobs need them, made once until one of them changes: with the first of the
 /// nodes of each partition, whatever their number.
 #[derive(Default)]
-pub(crate) struct Head {
+pub(crate) struct ListingHead {
     made: Option<Response>,
     /// The same for those who may not see partitions.
     bare: Option<Response>,
 }
 
-impl Head {
+impl ListingHead {
     /// Something has happened.
     pub(crate) fn on_event(&mut self, event: &Event) {
         if matches!(

@@ -4,12 +4,12 @@
 //! and cut.
 
 use crate::failure;
-use crate::peer::Place;
+use crate::peer::RequestOrigin;
 use log::{Level, Record};
 use muster_core::policy::access::audit::{beyond_own, subject, submission};
 use muster_core::policy::access::role_of;
 use muster_core::state::State;
-use muster_model::audit::{self, Line, LineKind, LineLimits, SUMMARY_MS, text};
+use muster_model::audit::{self, AuditRecord, LineKind, LineLimits, SUMMARY_MS, text};
 use muster_model::command::{Identity, Reply, UserCommand};
 use muster_model::ids::JobId;
 use muster_model::refusal::Refusal;
@@ -52,7 +52,7 @@ pub(crate) struct Entry {
     uid: Option<u32>,
     user: String,
     role: Role,
-    place: Place,
+    place: RequestOrigin,
     /// The host that it comes from, escaped and cut.
     host: String,
     request: AccessRequest,
@@ -78,7 +78,7 @@ impl Entry {
         state: &State,
         identity: &Identity,
         command: &UserCommand,
-        place: Place,
+        place: RequestOrigin,
     ) -> Option<Entry> {
         LOG.get()?;
         Some(Entry {
@@ -98,7 +98,7 @@ impl Entry {
         role: Role,
         identity: &Identity,
         request: AccessRequest,
-        place: Place,
+        place: RequestOrigin,
     ) -> Entry {
         Entry {
             uid: Some(identity.uid),
@@ -118,9 +118,9 @@ impl Entry {
 
     /// Of a request of a host that has no user.
     pub(crate) fn of_host(address: IpAddr, request: AccessRequest) -> Entry {
-        let place = Place {
+        let place = RequestOrigin {
             address: Some(address),
-            ..Place::default()
+            ..RequestOrigin::default()
         };
         Entry {
             uid: None,
@@ -133,7 +133,7 @@ impl Entry {
         state: &State,
         identity: &Identity,
         spec: &JobSpec,
-        place: Place,
+        place: RequestOrigin,
     ) -> Entry {
         Entry {
             always: false,
@@ -217,12 +217,12 @@ impl Entry {
         }
     }
 
-    fn from(&self) -> audit::Place<'_> {
+    fn from(&self) -> audit::ClientAddress<'_> {
         match (self.place.address, self.place.pid) {
-            (Some(address), _) if self.host.is_empty() => audit::Place::Address(address),
-            (Some(address), _) => audit::Place::Host(&self.host, address),
-            (None, 0) => audit::Place::Local,
-            (None, pid) => audit::Place::Process(pid),
+            (Some(address), _) if self.host.is_empty() => audit::ClientAddress::Address(address),
+            (Some(address), _) => audit::ClientAddress::Host(&self.host, address),
+            (None, 0) => audit::ClientAddress::Local,
+            (None, pid) => audit::ClientAddress::Process(pid),
         }
     }
 
@@ -232,7 +232,7 @@ impl Entry {
             Some(uid) => format!("{}({uid}) as {}", text(&self.user), self.role),
             None => "no user".to_owned(),
         };
-        let line = Line {
+        let line = AuditRecord {
             who: &who,
             from: self.from(),
             client: self.place.client,
@@ -294,9 +294,9 @@ mod tests {
             user: user.into(),
             ..Identity::default()
         };
-        let place = Place {
+        let place = RequestOrigin {
             pid: 42,
-            ..Place::default()
+            ..RequestOrigin::default()
         };
         Entry::new(Role::Operator, &identity, AccessRequest::UpdateNodes, place)
     }
@@ -311,9 +311,9 @@ mod tests {
                 host: Some(host.into()),
                 ..Identity::default()
             };
-            let place = Place {
+            let place = RequestOrigin {
                 address: address.map(Into::into),
-                ..Place::default()
+                ..RequestOrigin::default()
             };
             Entry::new(Role::User, &identity, AccessRequest::Cancel, place).line()
         };
@@ -329,10 +329,10 @@ mod tests {
     /// All requests by slurmrestd were slurmrestd's, as far as the log said.
     #[test]
     fn a_line_names_the_client_of_a_gateway() {
-        let place = Place {
+        let place = RequestOrigin {
             pid: 42,
             client: Some([10, 0, 0, 9].into()),
-            ..Place::default()
+            ..RequestOrigin::default()
         };
         let identity = Identity::default();
         let line = Entry::new(Role::Root, &identity, AccessRequest::Cancel, place).line();

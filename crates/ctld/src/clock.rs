@@ -23,7 +23,7 @@ const FILE: &str = "clock";
 
 /// Two clocks read together, microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reading {
+pub struct ClockReading {
     /// Since 1970, as somebody set it.
     pub wall_us: i64,
     /// Since the machine booted. Nobody sets it, and it counts while the machine sleeps.
@@ -33,7 +33,7 @@ pub struct Reading {
 /// Time that passes as the machine's own clock says, near the wall clock.
 #[derive(Clone, Debug)]
 pub struct SteadyClock {
-    last: Reading,
+    last: ClockReading,
     now_us: i64,
     kept_us: Option<i64>,
     /// The difference that was logged last.
@@ -43,7 +43,7 @@ pub struct SteadyClock {
 impl SteadyClock {
     /// Starts. `kept` is what [`SteadyClock::offset_to_keep`] gave in this boot of the machine, if it did; `latest` is the
     /// latest time in history, before which it does not start.
-    pub fn start(reading: Reading, kept: Option<i64>, latest: Timestamp) -> SteadyClock {
+    pub fn start(reading: ClockReading, kept: Option<i64>, latest: Timestamp) -> SteadyClock {
         let began = match kept {
             Some(offset) => reading.boot_us.saturating_add(offset),
             None => reading.wall_us,
@@ -57,7 +57,7 @@ impl SteadyClock {
     }
 
     /// The time.
-    pub fn read(&mut self, reading: Reading) -> Timestamp {
+    pub fn read(&mut self, reading: ClockReading) -> Timestamp {
         let passed = reading.boot_us.saturating_sub(self.last.boot_us).max(0);
         let behind = self.behind(reading, passed);
         let slewed = if behind > 0 {
@@ -73,7 +73,7 @@ impl SteadyClock {
     }
 
     /// Takes over the wall clock at once if it is ahead: for when no job runs.
-    pub fn catch_up(&mut self, reading: Reading) {
+    pub fn catch_up(&mut self, reading: ClockReading) {
         self.read(reading);
         self.now_us = self.now_us.max(reading.wall_us);
     }
@@ -90,7 +90,7 @@ impl SteadyClock {
     }
 
     /// By how many seconds the wall clock is ahead, if that has changed by more than slewing explains.
-    fn step_to_log(&mut self, reading: Reading) -> Option<i64> {
+    fn step_to_log(&mut self, reading: ClockReading) -> Option<i64> {
         let behind = self.behind(reading, 0);
         let changed = behind.abs() > self.logged_us.abs().saturating_add(STEP_US);
         self.logged_us = behind;
@@ -98,7 +98,7 @@ impl SteadyClock {
     }
 
     /// Microseconds by which the wall clock is ahead.
-    fn behind(&self, reading: Reading, passed: i64) -> i64 {
+    fn behind(&self, reading: ClockReading, passed: i64) -> i64 {
         let now = self.now_us.saturating_add(passed);
         reading.wall_us.saturating_sub(now)
     }
@@ -179,7 +179,7 @@ pub fn follow(idle: bool) {
     }
 }
 
-fn reading() -> Reading {
+fn reading() -> ClockReading {
     let boot = clock_gettime(ClockId::CLOCK_BOOTTIME);
     let boot_us = boot.map_or(0, |t| {
         t.tv_sec()
@@ -188,7 +188,7 @@ fn reading() -> Reading {
     });
     let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let wall_us = wall.map_or(0, |d| i64::try_from(d.as_micros()).unwrap_or(i64::MAX));
-    Reading { wall_us, boot_us }
+    ClockReading { wall_us, boot_us }
 }
 
 #[cfg(test)]
@@ -198,8 +198,8 @@ mod tests {
     const S: i64 = 1_000_000;
     const HOUR: i64 = 3600 * S;
 
-    fn at(wall_us: i64, boot_us: i64) -> Reading {
-        Reading { wall_us, boot_us }
+    fn at(wall_us: i64, boot_us: i64) -> ClockReading {
+        ClockReading { wall_us, boot_us }
     }
 
     /// Reads once a second for `seconds`, the wall clock `ahead` of the true time.

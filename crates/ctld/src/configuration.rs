@@ -382,7 +382,7 @@ fn mpi_settings(slurm_conf: &Path) -> MpiSettings {
 }
 
 fn answer(config: &Config) -> ConfigAnswer {
-    let facts = conf::Facts {
+    let facts = conf::ListingContext {
         boot_time: "",
         next_job_id: 0,
         version: crate::SLURM_VERSION,

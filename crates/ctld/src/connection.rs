@@ -20,7 +20,7 @@ use crate::mail::{ToReplica, ToWriter};
 use crate::mail_address;
 use crate::node_link::{locate_host, located};
 use crate::outbox::Outbox;
-use crate::peer::{NodeProof, Origin, Peer, Place};
+use crate::peer::{NodeProof, Origin, Peer, RequestOrigin};
 use crate::quota::{AgentConnection, Leave, Share};
 use crate::reply::{Direct, Pending, Remarks, ReplyTo};
 use crate::shared::Shared;
@@ -67,7 +67,7 @@ struct Connection {
     /// Allocations that end with this connection.
     held: HeldAllocations,
     /// Where the client is.
-    place: Place,
+    place: RequestOrigin,
     /// The current request and its subject, for the audit log.
     asked: RequestSubject,
     /// Its share of its user's quota.
@@ -112,7 +112,7 @@ pub(crate) async fn serve(
         held: HeldAllocations::default(),
         node: None,
         proof: origin.proof,
-        place: Place {
+        place: RequestOrigin {
             pid,
             address: origin.address,
             client: None,

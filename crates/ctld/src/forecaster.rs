@@ -8,7 +8,7 @@ use crate::failure::{self, Panicked, caught};
 use crate::fault;
 use crate::mail::{ForecastResult, ToReplica};
 use crate::outbox::Outbox;
-use crate::peer::Place;
+use crate::peer::RequestOrigin;
 use log::error;
 use muster_channel::admission::FairQueue;
 use muster_core::policy::access::privacy::{JobScope, View};
@@ -57,7 +57,12 @@ enum ForecastTask {
         identity: Identity,
         out: Outbox,
     },
-    Try(Identity, Vec<JobSpec>, Place, oneshot::Sender<Reply>),
+    Try(
+        Identity,
+        Vec<JobSpec>,
+        RequestOrigin,
+        oneshot::Sender<Reply>,
+    ),
 }
 
 /// Tasks that wait for the thread.
@@ -198,7 +203,7 @@ impl Forecaster {
         &self,
         identity: Identity,
         specs: Vec<JobSpec>,
-        place: Place,
+        place: RequestOrigin,
         reply: oneshot::Sender<Reply>,
     ) {
         self.tasks.push(

@@ -2,7 +2,7 @@
 
 use crate::backlog::WaitingBytes;
 use crate::outbox::Outbox;
-use crate::peer::Place;
+use crate::peer::RequestOrigin;
 use crate::program_settings::ProgramSettings;
 use crate::reply::ReplyTo;
 use minicbor::bytes::ByteVec;
@@ -212,7 +212,7 @@ pub enum ToReplica {
         /// A job, or the components of a heterogeneous one.
         specs: Vec<JobSpec>,
         /// Where the client is.
-        place: Place,
+        place: RequestOrigin,
         /// When, or why never.
         reply: oneshot::Sender<Reply>,
     },
@@ -223,7 +223,7 @@ pub enum ToReplica {
         /// The user.
         identity: Identity,
         /// Where the client is.
-        place: Place,
+        place: RequestOrigin,
         /// The job.
         job: JobId,
         /// One encoded frame.

@@ -133,7 +133,7 @@ pub(crate) trait Verifier: Send + Sync {
 
 /// A connection from another host, whose user is known.
 #[derive(Debug)]
-pub(crate) struct Arrival {
+pub(crate) struct NetworkArrival {
     /// This host's end of it.
     pub(crate) stream: UnixStream,
     pub(crate) peer: Peer,
@@ -144,7 +144,7 @@ pub(crate) struct Arrival {
 /// A peer that has proved its identity.
 enum Identified {
     /// A connection for the event loop.
-    Arrival(Arrival),
+    Arrival(NetworkArrival),
     /// This host's end of the connection of a host that gets the configuration.
     Host(UnixStream),
 }
@@ -162,7 +162,7 @@ pub(crate) fn start(
     pages: HttpPages,
     cluster: String,
     pulse: Arc<Pulse>,
-) -> io::Result<mpsc::Receiver<Arrival>> {
+) -> io::Result<mpsc::Receiver<NetworkArrival>> {
     let (arrivals, arrived) = mpsc::channel(ARRIVALS_MAX);
     for listener in &listeners {
         listener.set_nonblocking(true)?;
@@ -200,7 +200,7 @@ struct Network {
     cluster: String,
     verifier: Arc<dyn Verifier>,
     configuration: GivenConfiguration,
-    arrivals: mpsc::Sender<Arrival>,
+    arrivals: mpsc::Sender<NetworkArrival>,
     server: Rc<ChannelServer>,
     /// Of asking the verifier.
     turns: Turns,
@@ -381,7 +381,7 @@ impl Network {
         if verified.purpose == Purpose::Configuration {
             return Ok((Identified::Host(stream), local, answer, channel));
         }
-        let arrival = Arrival {
+        let arrival = NetworkArrival {
             stream,
             peer: Peer { uid, gid, pid: 0 },
             origin: Origin {

@@ -28,7 +28,7 @@ pub(crate) struct Origin {
 
 /// Where a request comes from, as the audit log has it. The other host's name is the identity's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct RequestOrigin {
     /// Process id of the client; 0 if it is not known.
     pub(crate) pid: u32,
     /// From where it is made on another host.

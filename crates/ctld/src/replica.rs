@@ -80,9 +80,9 @@ pub(crate) struct Replica {
     /// Expected starts.
     pub forecaster: Forecaster,
     /// Questions that wait.
-    pub questions: FairQueue<Question>,
+    pub questions: FairQueue<ReplicaQuery>,
     /// The partitions, with which every listing of jobs begins.
-    pub head: answer::Head,
+    pub head: answer::ListingHead,
     /// Rows of the jobs that are not over, for listings.
     pub rows: answer::Rows,
     /// Its pulse for the watchdog.
@@ -90,7 +90,7 @@ pub(crate) struct Replica {
 }
 
 /// A question, and where its answer goes.
-pub(crate) struct Question {
+pub(crate) struct ReplicaQuery {
     identity: Identity,
     query: Box<Query>,
     answer: Outbox,
@@ -162,8 +162,8 @@ impl Replica {
 
     /// Answers a question. One whose answer panics is refused: answers change nothing but what listings keep, which is
     /// worked out anew.
-    fn answer(&mut self, question: &Question) {
-        let Question {
+    fn answer(&mut self, question: &ReplicaQuery) {
+        let ReplicaQuery {
             identity,
             query,
             answer,
@@ -215,7 +215,7 @@ impl Replica {
                 query,
                 answer,
             } => {
-                let question = Question {
+                let question = ReplicaQuery {
                     identity,
                     query,
                     answer,
@@ -437,7 +437,7 @@ impl Replica {
             JobScope::of(state, identity),
             sees_partitions(state, identity),
         );
-        let same = |other: &Question| {
+        let same = |other: &ReplicaQuery| {
             *other.query == *query && sees_the_same(state, identity, &other.identity)
         };
         let others = self.questions.take_all(same);

@@ -2,7 +2,7 @@
 //! event loop a wake and its client the wait for it. The connection's task is woken only if it asks meanwhile.
 
 use crate::audit::Entry;
-use crate::peer::Place;
+use crate::peer::RequestOrigin;
 use crate::stats::Stats;
 use muster_core::state::State;
 use muster_model::command::{Identity, Reply, UserCommand};
@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 /// Where a command's answer goes once it is durable.
 pub enum ReplyTo {
     /// To the task of a client, and where that is.
-    Task(oneshot::Sender<Reply>, Place),
+    Task(oneshot::Sender<Reply>, RequestOrigin),
     /// Straight to the client.
     Socket(Direct),
     /// To nobody: the controller itself asks. Where that follows from what a user did, it is that user's turn which it takes.
@@ -28,17 +28,17 @@ pub enum ReplyTo {
 
 impl From<oneshot::Sender<Reply>> for ReplyTo {
     fn from(task: oneshot::Sender<Reply>) -> ReplyTo {
-        ReplyTo::Task(task, Place::default())
+        ReplyTo::Task(task, RequestOrigin::default())
     }
 }
 
 impl ReplyTo {
     /// Where the client is.
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> RequestOrigin {
         match self {
             ReplyTo::Task(_, place) => *place,
             ReplyTo::Socket(direct) => direct.place,
-            ReplyTo::Own(_) => Place::default(),
+            ReplyTo::Own(_) => RequestOrigin::default(),
         }
     }
 
@@ -104,7 +104,7 @@ pub struct Direct {
     socket: OwnedFd,
     answer: Arc<Answer>,
     uid: u32,
-    place: Place,
+    place: RequestOrigin,
     since: Instant,
 }
 
@@ -145,7 +145,7 @@ impl Direct {
     pub(crate) fn new(
         socket: OwnedFd,
         kind: &'static str,
-        (uid, place): (u32, Place),
+        (uid, place): (u32, RequestOrigin),
         since: Instant,
     ) -> (Direct, Pending) {
         let (rest, left) = oneshot::channel();
@@ -230,8 +230,12 @@ mod tests {
 
     fn pair() -> (UnixStream, Direct, Pending) {
         let (client, server) = UnixStream::pair().unwrap();
-        let (direct, pending) =
-            Direct::new(server.into(), "TEST", (0, Place::default()), Instant::now());
+        let (direct, pending) = Direct::new(
+            server.into(),
+            "TEST",
+            (0, RequestOrigin::default()),
+            Instant::now(),
+        );
         (client, direct, pending)
     }
 

@@ -16,11 +16,11 @@ use crate::forecaster::Forecaster;
 use crate::listeners::Listeners;
 use crate::mail::{ToReplica, ToWriter};
 use crate::network::{
-    self, Arrival, GivenConfiguration, HttpPages, NetworkSettings, NodeAddresses, Verifier,
+    self, GivenConfiguration, HttpPages, NetworkArrival, NetworkSettings, NodeAddresses, Verifier,
 };
 use crate::node_trust::NodeTrust;
 use crate::notify::Notify;
-use crate::peer::Place;
+use crate::peer::RequestOrigin;
 use crate::priority;
 use crate::program_settings::ProgramSettings;
 use crate::programs::{self, Programs};
@@ -33,7 +33,7 @@ use crate::shared::{self, Shared};
 use crate::snapshots::Snapshots;
 use crate::stats::Stats;
 use crate::sys;
-use crate::verifier::Tried;
+use crate::verifier::LoadedVerifiers;
 use crate::waiting::Waiting;
 use crate::watchdog::{Pulse, Pulses, Watchdog};
 use crate::webhooks::Webhooks;
@@ -99,7 +99,7 @@ pub fn run(options: &Options, pages: HttpPages, ready: impl FnOnce()) -> Result<
     let source = Source::new(&options.conf);
     let read = source.read()?;
     let dir = durable::make_directory(&read)?;
-    let verifiers = Tried::start(&read.verifiers).map_err(anyhow::Error::msg)?;
+    let verifiers = LoadedVerifiers::start(&read.verifiers).map_err(anyhow::Error::msg)?;
     let durable = Durable::open(dir, &read, &options.without_jobs)?;
     let trust = durable.trust.clone();
     let keys = durable.keys.clone();
@@ -240,7 +240,7 @@ impl Core {
             forecaster: Forecaster::start(to_replica.clone())
                 .context("cannot start thread for forecasts")?,
             questions: FairQueue::default(),
-            head: answer::Head::default(),
+            head: answer::ListingHead::default(),
             rows: answer::Rows::default(),
             pulse: Arc::new(Pulse::new("replica")),
         };
@@ -337,7 +337,7 @@ struct Front {
     given: GivenConfiguration,
     /// The verifier of connections from other hosts.
     verifier: Option<Arc<dyn Verifier>>,
-    network: Option<mpsc::Receiver<Arrival>>,
+    network: Option<mpsc::Receiver<NetworkArrival>>,
 }
 
 impl Front {
@@ -456,7 +456,7 @@ fn reopen(reopen_log: fn() -> io::Result<()>, signal: &str) {
 
 fn serve(
     shared: Rc<Shared>,
-    (listeners, network): (Listeners, Option<mpsc::Receiver<Arrival>>),
+    (listeners, network): (Listeners, Option<mpsc::Receiver<NetworkArrival>>),
     socket: &Path,
     reopen_log: fn() -> io::Result<()>,
     configured: oneshot::Receiver<()>,
@@ -504,7 +504,7 @@ fn serve(
                 _ = hup.recv() => {
                     reopen(reopen_log, "SIGHUP");
                     let root = Identity { user: "root".to_owned(), ..Identity::default() };
-                    let reply = shared.reconfigure(&root, Place::default()).await;
+                    let reply = shared.reconfigure(&root, RequestOrigin::default()).await;
                     info!("SIGHUP: the configuration was read again: {reply:?}");
                 }
             }

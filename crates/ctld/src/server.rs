@@ -4,7 +4,7 @@
 use crate::connection;
 use crate::executor::Executor;
 use crate::failure;
-use crate::network::Arrival;
+use crate::network::NetworkArrival;
 use crate::peer::{Origin, Peer};
 use crate::quota::Share;
 use crate::shared::Shared;
@@ -67,7 +67,7 @@ fn close(shared: &Shared, uid: u32, stream: UnixStream) {
 async fn next(
     users: &UnixListener,
     daemons: &UnixListener,
-    network: &mut Option<mpsc::Receiver<Arrival>>,
+    network: &mut Option<mpsc::Receiver<NetworkArrival>>,
 ) -> io::Result<Option<(UnixStream, Peer, Origin)>> {
     let (stream, _) = tokio::select! {
         // A daemon that waits here comes first. There is one connection of each agent.
@@ -84,7 +84,7 @@ async fn next(
 }
 
 /// The next connection from another host.
-async fn arrival(network: &mut Option<mpsc::Receiver<Arrival>>) -> Option<Arrival> {
+async fn arrival(network: &mut Option<mpsc::Receiver<NetworkArrival>>) -> Option<NetworkArrival> {
     match network {
         Some(arrivals) => arrivals.recv().await,
         None => None,
@@ -97,7 +97,7 @@ pub(crate) async fn accept(
     shared: Rc<Shared>,
     users: UnixListener,
     daemons: UnixListener,
-    mut network: Option<mpsc::Receiver<Arrival>>,
+    mut network: Option<mpsc::Receiver<NetworkArrival>>,
 ) {
     let waiter = Rc::clone(&shared);
     failure::spawn_essential_task("unheld allocations", async move {

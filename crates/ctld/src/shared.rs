@@ -15,11 +15,11 @@ use crate::links::Links;
 use crate::mail::{ToReplica, ToWriter};
 use crate::network::{GivenConfiguration, NetworkSettings, NodeAddresses, Verifier};
 use crate::node_trust::NodeTrust;
-use crate::peer::Place;
+use crate::peer::RequestOrigin;
 use crate::program_settings::ProgramSettings;
 use crate::quota::{Agents, Users};
 use crate::stats::Stats;
-use crate::verifier::{Pool, Tried};
+use crate::verifier::{LoadedVerifiers, Pool};
 use crate::watchdog::Pulses;
 use log::warn;
 use muster_conf::site_options::SiteOptions;
@@ -209,7 +209,7 @@ impl Shared {
         &self,
         identity: &Identity,
         request: AccessRequest,
-        place: Place,
+        place: RequestOrigin,
     ) -> io::Result<Entry> {
         let role = self.role(identity).await?;
         Ok(Entry::new(role, identity, request, place).about("configuration"))
@@ -288,7 +288,7 @@ impl Shared {
     }
 
     /// Reads slurm.conf again.
-    pub(crate) async fn reconfigure(&self, identity: &Identity, place: Place) -> Reply {
+    pub(crate) async fn reconfigure(&self, identity: &Identity, place: RequestOrigin) -> Reply {
         let Ok(entry) = self
             .configuration_entry(identity, AccessRequest::Reconfigure, place)
             .await
@@ -331,7 +331,7 @@ impl Shared {
             return Reply::Refused(Refusal::new(RefusalCode::InvalidValue, detail));
         }
         let wanted = read.verifiers.clone();
-        let tried = tokio::task::spawn_blocking(move || Tried::start(&wanted)).await;
+        let tried = tokio::task::spawn_blocking(move || LoadedVerifiers::start(&wanted)).await;
         let tried = match tried.unwrap_or_else(|e| Err(e.to_string())) {
             Ok(tried) => tried,
             Err(why) => {
@@ -376,7 +376,7 @@ impl Shared {
     pub(crate) async fn differences(
         &self,
         identity: &Identity,
-        place: Place,
+        place: RequestOrigin,
     ) -> Result<Vec<String>, Refusal> {
         let entry = self
             .configuration_entry(identity, AccessRequest::Differences, place)

@@ -13,7 +13,7 @@ mod worker;
 use log::{debug, error, info, warn};
 use minicbor::bytes::ByteVec;
 use muster_channel::admission::FairQueue;
-use muster_verifier::message::{Level, Question, Report, Subject, Verdict};
+use muster_verifier::message::{DataQuery, Level, Report, Subject, Verdict};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -21,7 +21,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-pub(crate) use pools::Tried;
+pub(crate) use pools::LoadedVerifiers;
 pub(crate) use settings::{Kind, Settings};
 pub(crate) use worker::{Worker, start};
 
@@ -149,7 +149,7 @@ impl Pool {
     pub(crate) async fn verify<A: Future<Output = io::Result<Vec<u8>>>>(
         self: &Rc<Pool>,
         subject: Subject,
-        answer: impl Fn(Question) -> A,
+        answer: impl Fn(DataQuery) -> A,
     ) -> Result<Verdict, String> {
         let uid = subject.uid;
         let mut lease = self.lease(uid, subject.change.is_some()).await?;
@@ -306,7 +306,7 @@ impl Lease {
     async fn talk<A: Future<Output = io::Result<Vec<u8>>>>(
         &mut self,
         subject: Subject,
-        answer: impl Fn(Question) -> A,
+        answer: impl Fn(DataQuery) -> A,
     ) -> io::Result<Verdict> {
         let gone = || io::Error::from(io::ErrorKind::BrokenPipe);
         let worker = self.worker.as_mut().ok_or_else(gone)?;

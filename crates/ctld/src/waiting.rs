@@ -4,7 +4,7 @@ use crate::answer;
 use crate::audit::Entry;
 use crate::keys::Keys;
 use crate::outbox::Outbox;
-use crate::peer::Place;
+use crate::peer::RequestOrigin;
 use muster_core::event::{Event, JobChange};
 use muster_core::policy::access;
 use muster_core::policy::access::privacy::JobScope;
@@ -82,7 +82,7 @@ impl Waiting {
         &mut self,
         state: &State,
         keys: &Keys,
-        (identity, place): (&Identity, Place),
+        (identity, place): (&Identity, RequestOrigin),
         id: JobId,
         out: Out,
     ) {

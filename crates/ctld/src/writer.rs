@@ -99,7 +99,7 @@ pub struct Writer {
     pulse: Arc<Pulse>,
     /// Tells how long commands take.
     stopwatch: Stopwatch,
-    /// Why the writer cannot go on, after [`After::Stop`].
+    /// Why the writer cannot go on, after [`NextAction::Stop`].
     pub fatal: Option<String>,
 }
 
@@ -247,12 +247,12 @@ impl Writer {
             // the turn is written.
             crate::clock::follow(!is_blocked && self.engine.state().active.is_empty());
             let after = self.turn(messages, now());
-            is_blocked = matches!(after, After::Full);
+            is_blocked = matches!(after, NextAction::Full);
             wait = match after {
-                After::Sleep => self.next_tick(now()),
-                After::Again => Duration::ZERO,
-                After::Full => FULL_RETRY,
-                After::Stop => return self.fatal.map_or(Ok(()), Err),
+                NextAction::Sleep => self.next_tick(now()),
+                NextAction::Again => Duration::ZERO,
+                NextAction::Full => FULL_RETRY,
+                NextAction::Stop => return self.fatal.map_or(Ok(()), Err),
             };
         }
     }
@@ -275,14 +275,18 @@ impl Writer {
 
     /// One turn: decides the messages, lets time pass, schedules, commits, and sends what may now be known.
     /// Synchronous and driven from outside, so that the simulator runs this very code.
-    pub fn turn(&mut self, messages: impl Iterator<Item = ToWriter>, now: Timestamp) -> After {
+    pub fn turn(&mut self, messages: impl Iterator<Item = ToWriter>, now: Timestamp) -> NextAction {
         self.pulse.begin(Doing::Deciding);
         let after = self.whole_turn(messages, now);
         self.pulse.rest();
         after
     }
 
-    fn whole_turn(&mut self, messages: impl Iterator<Item = ToWriter>, now: Timestamp) -> After {
+    fn whole_turn(
+        &mut self,
+        messages: impl Iterator<Item = ToWriter>,
+        now: Timestamp,
+    ) -> NextAction {
         self.queue.extend(messages, self.engine.state());
         if let Some(blocked) = self.blocked.take() {
             // The state already holds the blocked turn; nothing else is decided before it is durable.
@@ -368,12 +372,12 @@ impl Writer {
         stops.reduce(|one, other| one || other)
     }
 
-    fn stop(&mut self, nodes: bool) -> After {
+    fn stop(&mut self, nodes: bool) -> NextAction {
         self.links
             .values()
             .for_each(|link| drop(link.send.send(ToLink::Stop(nodes))));
         self.replica.stop();
-        After::Stop
+        NextAction::Stop
     }
 
     /// The state, for checks.
@@ -381,7 +385,7 @@ impl Writer {
         self.engine.state()
     }
 
-    fn finish(&mut self, work: Work, now: Timestamp) -> After {
+    fn finish(&mut self, work: Work, now: Timestamp) -> NextAction {
         let stop = work.stop;
         self.pulse.goes_on(Doing::Writing);
         match self.commit(&work.turn) {
@@ -391,14 +395,14 @@ impl Writer {
             }
             Commit::Full => {
                 self.blocked = Some(Box::new(work));
-                return After::Full;
+                return NextAction::Full;
             }
             Commit::Refused(index, why) => {
                 return self.abandon(work, Failure::Record(index, why), now);
             }
             Commit::Failed(why) => {
                 self.fatal = Some(why);
-                return After::Stop;
+                return NextAction::Stop;
             }
         }
         self.retry.succeeded();
@@ -410,7 +414,11 @@ impl Writer {
         if let Some(nodes) = stop {
             return self.stop(nodes);
         }
-        if more { After::Again } else { After::Sleep }
+        if more {
+            NextAction::Again
+        } else {
+            NextAction::Sleep
+        }
     }
 
     fn tick(&mut self, now: Timestamp, turn: &mut Turn) {
@@ -714,7 +722,7 @@ impl Writer {
 
 /// The next action after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum After {
+pub enum NextAction {
     /// Nothing until a message or [`Writer::next_tick`].
     Sleep,
     /// Another turn at once: work was left.

@@ -79,7 +79,7 @@ pub enum Ps {
 
 /// How a job ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum JobEnd {
     /// Before it ran.
     Aborted,
     /// With an exit status.
@@ -94,40 +94,40 @@ const ABORTED: i32 = 1;
 const EXITED: i32 = 2;
 const SIGNALED: i32 = 4;
 
-impl End {
+impl JobEnd {
     /// As programs get it.
     pub fn stat(self) -> i32 {
         match self {
-            End::Aborted => ABORTED,
-            End::Exited(status) => EXITED | i32::from(status) << 8,
-            End::Signaled(signal) => SIGNALED | i32::from(signal) << 16,
-            End::Lost => 0,
+            JobEnd::Aborted => ABORTED,
+            JobEnd::Exited(status) => EXITED | i32::from(status) << 8,
+            JobEnd::Signaled(signal) => SIGNALED | i32::from(signal) << 16,
+            JobEnd::Lost => 0,
         }
     }
 
     /// What a program got.
-    pub fn of_stat(stat: i32) -> End {
+    pub fn of_stat(stat: i32) -> JobEnd {
         let byte = |shift: u32| u8::try_from(stat >> shift & 0xff).unwrap_or_default();
         match stat {
-            _ if stat & ABORTED != 0 => End::Aborted,
-            _ if stat & EXITED != 0 => End::Exited(byte(8)),
-            _ if stat & SIGNALED != 0 => End::Signaled(byte(16)),
-            _ => End::Lost,
+            _ if stat & ABORTED != 0 => JobEnd::Aborted,
+            _ if stat & EXITED != 0 => JobEnd::Exited(byte(8)),
+            _ if stat & SIGNALED != 0 => JobEnd::Signaled(byte(16)),
+            _ => JobEnd::Lost,
         }
     }
 
-    fn of(state: JobState, exit: ExitStatus, has_run: bool) -> End {
+    fn of(state: JobState, exit: ExitStatus, has_run: bool) -> JobEnd {
         let byte = |number: u32| u8::try_from(number & 0xff).unwrap_or(u8::MAX);
         match state {
-            _ if !has_run => End::Aborted,
-            JobState::NodeFail | JobState::BootFail => End::Lost,
-            _ if exit.signal > 0 => End::Signaled(byte(exit.signal)),
+            _ if !has_run => JobEnd::Aborted,
+            JobState::NodeFail | JobState::BootFail => JobEnd::Lost,
+            _ if exit.signal > 0 => JobEnd::Signaled(byte(exit.signal)),
             JobState::Cancelled
             | JobState::Timeout
             | JobState::Preempted
             | JobState::Deadline
-            | JobState::OutOfMemory => End::Signaled(9),
-            _ => End::Exited(byte(exit.code)),
+            | JobState::OutOfMemory => JobEnd::Signaled(9),
+            _ => JobEnd::Exited(byte(exit.code)),
         }
     }
 }
@@ -138,7 +138,7 @@ pub struct Status {
     /// Its state.
     pub ps: Ps,
     /// How it ended, once it has.
-    pub end: Option<End>,
+    pub end: Option<JobEnd>,
     /// What it used, as `name=value`.
     pub usage: Vec<String>,
 }
@@ -175,9 +175,9 @@ pub fn status(client: &mut Client, name: Name) -> Result<Status, Error> {
         .rfind(of_task)
         .filter(|row| row.end.is_some() && row.state.is_ended());
     let end = match (row, jobs.iter().find(|job| is_of(job, name))) {
-        (Some(row), _) => End::of(row.state, row.exit, row.start.is_some()),
+        (Some(row), _) => JobEnd::of(row.state, row.exit, row.start.is_some()),
         // Accounting has it in a moment.
-        (None, Some(job)) => End::of(job.state, job.exit, job.start_time.is_some()),
+        (None, Some(job)) => JobEnd::of(job.state, job.exit, job.start_time.is_some()),
         (None, None) => {
             return Err(Error::new(
                 Code::InvalidJob,
@@ -186,7 +186,7 @@ pub fn status(client: &mut Client, name: Name) -> Result<Status, Error> {
         }
     };
     Ok(Status {
-        ps: if matches!(end, End::Exited(_)) {
+        ps: if matches!(end, JobEnd::Exited(_)) {
             Ps::Done
         } else {
             Ps::Failed
@@ -266,13 +266,13 @@ mod tests {
             );
         }
         for end in [
-            End::Aborted,
-            End::Exited(0),
-            End::Exited(255),
-            End::Signaled(9),
-            End::Lost,
+            JobEnd::Aborted,
+            JobEnd::Exited(0),
+            JobEnd::Exited(255),
+            JobEnd::Signaled(9),
+            JobEnd::Lost,
         ] {
-            assert_eq!(End::of_stat(end.stat()), end);
+            assert_eq!(JobEnd::of_stat(end.stat()), end);
         }
     }
 }

@@ -9,7 +9,7 @@ pub mod template;
 mod time;
 
 use error::{Code, Error};
-use job::End;
+use job::JobEnd;
 use libc::{c_char, c_int, c_long, c_uint, size_t};
 use session::Action;
 use std::ffi::CStr;
@@ -297,28 +297,28 @@ functions! {
 
     /// Whether a job ended by itself.
     fn drmaa_wifexited(exited: *mut c_int, stat: c_int) {
-        put(exited, c_int::from(matches!(End::of_stat(stat), End::Exited(_))), "exited")
+        put(exited, c_int::from(matches!(JobEnd::of_stat(stat), JobEnd::Exited(_))), "exited")
     }
 
     /// Its exit status.
     fn drmaa_wexitstatus(status: *mut c_int, stat: c_int) {
-        let own = match End::of_stat(stat) {
-            End::Exited(own) => c_int::from(own),
+        let own = match JobEnd::of_stat(stat) {
+            JobEnd::Exited(own) => c_int::from(own),
             // Programs ask without a look at how it ended; qacct has the same.
-            End::Signaled(signal) => 128 + c_int::from(signal),
-            End::Aborted | End::Lost => 0,
+            JobEnd::Signaled(signal) => 128 + c_int::from(signal),
+            JobEnd::Aborted | JobEnd::Lost => 0,
         };
         put(status, own, "exit_status")
     }
 
     /// Whether a signal ended it.
     fn drmaa_wifsignaled(signaled: *mut c_int, stat: c_int) {
-        put(signaled, c_int::from(matches!(End::of_stat(stat), End::Signaled(_))), "signaled")
+        put(signaled, c_int::from(matches!(JobEnd::of_stat(stat), JobEnd::Signaled(_))), "signaled")
     }
 
     /// The name of the signal.
     fn drmaa_wtermsig(signal: *mut c_char, signal_size: size_t, stat: c_int) {
-        let End::Signaled(own) = End::of_stat(stat) else {
+        let JobEnd::Signaled(own) = JobEnd::of_stat(stat) else {
             return Err(Error::new(Code::InvalidArgument, "no signal ended the job"));
         };
         let known = nix::sys::signal::Signal::try_from(c_int::from(own));
@@ -334,7 +334,7 @@ functions! {
 
     /// Whether it ended before it ran.
     fn drmaa_wifaborted(aborted: *mut c_int, stat: c_int) {
-        put(aborted, c_int::from(End::of_stat(stat) == End::Aborted), "aborted")
+        put(aborted, c_int::from(JobEnd::of_stat(stat) == JobEnd::Aborted), "aborted")
     }
 
     /// The state of a job.

@@ -2,7 +2,7 @@
 //! them. Nothing is locked while a job is waited for.
 
 use crate::error::{Code, Error};
-use crate::job::{self, End, Name, Ps, Status};
+use crate::job::{self, JobEnd, Name, Ps, Status};
 use crate::template::{Tasks, Template};
 use muster_cli::connect::Client;
 use muster_cli::library::Looks;
@@ -348,7 +348,7 @@ fn until(timeout: libc::c_long) -> Option<Instant> {
 ///
 /// # Errors
 /// [`Code::ExitTimeout`], [`Code::InvalidJob`].
-pub fn wait(job: &str, timeout: libc::c_long) -> Result<(Name, End, Vec<String>), Error> {
+pub fn wait(job: &str, timeout: libc::c_long) -> Result<(Name, JobEnd, Vec<String>), Error> {
     let named = match job {
         ANY => None,
         name => Some(Name::parse(name)?),
@@ -374,7 +374,7 @@ pub fn wait(job: &str, timeout: libc::c_long) -> Result<(Name, End, Vec<String>)
     }
 }
 
-fn first_end(names: &[Name]) -> Result<Option<(Name, End, Vec<String>)>, Error> {
+fn first_end(names: &[Name]) -> Result<Option<(Name, JobEnd, Vec<String>)>, Error> {
     let mut client = connect()?;
     for name in names {
         let status = status(&mut client, *name)?;

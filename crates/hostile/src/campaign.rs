@@ -4,7 +4,7 @@ use crate::attacks::Attack;
 use crate::health::{self, Daemons};
 use crate::load::{LOADS, Task};
 use crate::outcome::Outcome;
-use crate::peer::Answer;
+use crate::peer::PeerReply;
 use crate::random::Random;
 use crate::sys::{ATTACKER, NAMELESS, ROOT, VICTIM, in_own_session};
 use crate::target::Target;
@@ -275,7 +275,7 @@ fn sbatch(target: &Target) -> Command {
 /// Requests of the other user so far, and the time that the controller had them.
 fn served(target: &Target) -> (u64, Duration) {
     let diag = RequestBody::Query(Box::new(Query::Diag));
-    let Answer::Accepted(Response::Diag(diag)) = target.ask(ROOT, diag) else {
+    let PeerReply::Accepted(Response::Diag(diag)) = target.ask(ROOT, diag) else {
         return (0, Duration::ZERO);
     };
     let of_victim = diag.users.iter().find(|user| user.uid == VICTIM.uid);

@@ -50,7 +50,7 @@ impl std::error::Error for Malformed {}
 const DEPTH_MAX: u32 = 64;
 
 /// Position of a value in a tree: the index at each level. Keys and values of a map count one by one.
-pub type Place = Vec<usize>;
+pub type ValuePath = Vec<usize>;
 
 impl Value {
     /// The tree of a message.
@@ -163,13 +163,13 @@ impl Value {
     }
 
     /// Every place in the tree, the root first.
-    pub fn places(&self) -> Vec<Place> {
+    pub fn places(&self) -> Vec<ValuePath> {
         let mut places = Vec::new();
         self.collect(&mut Vec::new(), &mut places);
         places
     }
 
-    fn collect(&self, at: &mut Place, places: &mut Vec<Place>) {
+    fn collect(&self, at: &mut ValuePath, places: &mut Vec<ValuePath>) {
         places.push(at.clone());
         for (index, child) in self.children().into_iter().enumerate() {
             at.push(index);

@@ -1,7 +1,7 @@
 //! Jobs that attacks are about, and those that must work beside them.
 
 use crate::outcome::Outcome;
-use crate::peer::Answer;
+use crate::peer::PeerReply;
 use crate::requests;
 use crate::sys::{ROOT, User, VICTIM};
 use crate::target::{Target, until};
@@ -13,9 +13,9 @@ use muster_proto::client::{AllocationInfo, Query, RequestBody, Response};
 use std::time::{Duration, Instant};
 
 /// The number that a submission was given.
-pub(crate) fn submitted(answer: &Answer<Response>) -> Option<JobId> {
+pub(crate) fn submitted(answer: &PeerReply<Response>) -> Option<JobId> {
     match answer {
-        Answer::Accepted(Response::Reply(reply)) => match reply.as_ref() {
+        PeerReply::Accepted(Response::Reply(reply)) => match reply.as_ref() {
             Reply::Submitted { id, .. } => Some(*id),
             _ => None,
         },
@@ -78,7 +78,7 @@ pub(crate) fn running_job_of(
     }
     let query = Query::Allocation(job);
     match target.ask(user, RequestBody::Query(Box::new(query))) {
-        Answer::Accepted(Response::JobStarted(info)) => Some(info),
+        PeerReply::Accepted(Response::JobStarted(info)) => Some(info),
         other => {
             outcome.finding(format!("an owner does not get its allocation: {other:?}"));
             None

@@ -2,7 +2,7 @@
 //! makes tokens of auth/slurm. Both are of one host here, and have a key of their own.
 
 use crate::cbor::Value;
-use crate::peer::{Answer, Peer, Reading, framed};
+use crate::peer::{Peer, PeerReply, ReplyContent, framed};
 use crate::sys::{ROOT, ended_with_its_starter};
 use crate::target::{NODE_WORDS, PORT_NODE as NODE, SACK_PID, Target, until};
 use minicbor::Encode;
@@ -251,20 +251,20 @@ impl Carried {
     }
 
     /// Sends a request, and reads the answer.
-    pub(crate) fn ask<T: Reading>(&mut self, request: &impl Encode<()>) -> Answer<T> {
+    pub(crate) fn ask<T: ReplyContent>(&mut self, request: &impl Encode<()>) -> PeerReply<T> {
         if self.send(&framed(&Value::of(request).encode())).is_err() {
-            return Answer::Closed;
+            return PeerReply::Closed;
         }
         match self.frame() {
             Ok(body) => match T::read(&body) {
                 Ok(reply) => match reply.refusal() {
-                    Some(refusal) => Answer::Refused(refusal),
-                    None => Answer::Accepted(reply),
+                    Some(refusal) => PeerReply::Refused(refusal),
+                    None => PeerReply::Accepted(reply),
                 },
-                Err(e) => Answer::Unreadable(e.to_string()),
+                Err(e) => PeerReply::Unreadable(e.to_string()),
             },
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Answer::Silent,
-            Err(_) => Answer::Closed,
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => PeerReply::Silent,
+            Err(_) => PeerReply::Closed,
         }
     }
 

@@ -1,6 +1,6 @@
 //! What an attack did and what came of it.
 
-use crate::peer::Answer;
+use crate::peer::PeerReply;
 use std::fmt::Write as _;
 
 /// Counts of requests, and what must not have happened.
@@ -20,20 +20,20 @@ pub struct Outcome {
 
 impl Outcome {
     /// Counts an answer; no answer, or one that cannot be read, is a finding.
-    pub fn count<T>(&mut self, what: &str, answer: &Answer<T>) {
+    pub fn count<T>(&mut self, what: &str, answer: &PeerReply<T>) {
         self.sent += 1;
         match answer {
-            Answer::Accepted(_) => self.accepted += 1,
-            Answer::Refused(_) | Answer::Closed => self.refused += 1,
-            Answer::Silent => self.finding(format!("{what}: no answer")),
-            Answer::Unreadable(e) => self.finding(format!("{what}: an invalid answer: {e}")),
+            PeerReply::Accepted(_) => self.accepted += 1,
+            PeerReply::Refused(_) | PeerReply::Closed => self.refused += 1,
+            PeerReply::Silent => self.finding(format!("{what}: no answer")),
+            PeerReply::Unreadable(e) => self.finding(format!("{what}: an invalid answer: {e}")),
         }
     }
 
     /// Counts an answer that must be a refusal.
-    pub fn must_refuse<T>(&mut self, what: &str, answer: &Answer<T>) {
+    pub fn must_refuse<T>(&mut self, what: &str, answer: &PeerReply<T>) {
         self.count(what, answer);
-        if matches!(answer, Answer::Accepted(_)) {
+        if matches!(answer, PeerReply::Accepted(_)) {
             self.finding(format!("{what}: accepted"));
         }
     }

@@ -22,7 +22,7 @@ pub const ANSWER_MAX: Duration = Duration::from_secs(20);
 
 /// What came of a request.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Answer<T> {
+pub enum PeerReply<T> {
     /// It was carried out or answered.
     Accepted(T),
     /// It was refused by name.
@@ -35,15 +35,15 @@ pub enum Answer<T> {
     Unreadable(String),
 }
 
-impl<T> Answer<T> {
+impl<T> PeerReply<T> {
     /// Whether it was neither carried out nor left without an answer.
     pub fn is_refusal(&self) -> bool {
-        matches!(self, Answer::Refused(_) | Answer::Closed)
+        matches!(self, PeerReply::Refused(_) | PeerReply::Closed)
     }
 }
 
 /// A daemon's answer, as far as attacks look at it.
-pub trait Reading: Sized {
+pub trait ReplyContent: Sized {
     /// Reads it.
     ///
     /// # Errors
@@ -54,7 +54,7 @@ pub trait Reading: Sized {
     fn refusal(&self) -> Option<Refusal>;
 }
 
-impl Reading for Response {
+impl ReplyContent for Response {
     fn read(body: &[u8]) -> Result<Response, minicbor::decode::Error> {
         minicbor::decode_with(body, &mut SpecTable::default())
     }
@@ -75,7 +75,7 @@ impl Reading for Response {
     }
 }
 
-impl Reading for AgentReply {
+impl ReplyContent for AgentReply {
     fn read(body: &[u8]) -> Result<AgentReply, minicbor::decode::Error> {
         minicbor::decode(body)
     }
@@ -90,7 +90,7 @@ impl Reading for AgentReply {
     }
 }
 
-impl Reading for FromStepd {
+impl ReplyContent for FromStepd {
     fn read(body: &[u8]) -> Result<FromStepd, minicbor::decode::Error> {
         minicbor::decode(body)
     }
@@ -219,14 +219,14 @@ impl Peer {
     }
 
     /// Reads one answer.
-    pub fn answer<T: Reading>(&mut self, patience: Duration) -> Answer<T> {
+    pub fn answer<T: ReplyContent>(&mut self, patience: Duration) -> PeerReply<T> {
         match self.frame(patience) {
             Ok(body) => match T::read(&body) {
                 Ok(response) => match response.refusal() {
-                    Some(refusal) => Answer::Refused(refusal),
-                    None => Answer::Accepted(response),
+                    Some(refusal) => PeerReply::Refused(refusal),
+                    None => PeerReply::Accepted(response),
                 },
-                Err(e) => Answer::Unreadable(e.to_string()),
+                Err(e) => PeerReply::Unreadable(e.to_string()),
             },
             Err(e)
                 if matches!(
@@ -234,9 +234,9 @@ impl Peer {
                     io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
                 ) =>
             {
-                Answer::Silent
+                PeerReply::Silent
             }
-            Err(_) => Answer::Closed,
+            Err(_) => PeerReply::Closed,
         }
     }
 
@@ -253,7 +253,7 @@ impl Peer {
     }
 
     /// Sends one frame and reads the answer.
-    pub fn ask<T: Reading>(&mut self, frame: &[u8]) -> Answer<T> {
+    pub fn ask<T: ReplyContent>(&mut self, frame: &[u8]) -> PeerReply<T> {
         match self.send_raw(frame) {
             // A refusal may have come before the daemon closed the connection.
             Ok(()) | Err(_) => self.answer(ANSWER_MAX),
@@ -292,17 +292,17 @@ pub fn body_of(message: &Value) -> Option<RequestBody> {
 }
 
 /// Asks the controller over a connection of its own.
-pub fn ask_controller(socket: &Path, message: &Value) -> Answer<Response> {
+pub fn ask_controller(socket: &Path, message: &Value) -> PeerReply<Response> {
     match Peer::connect(socket) {
         Ok(mut peer) => peer.ask(&framed(&message.encode())),
-        Err(_) => Answer::Closed,
+        Err(_) => PeerReply::Closed,
     }
 }
 
 /// Asks an agent over a connection of its own.
-pub fn ask_agent(socket: &Path, request: &AgentRequest) -> Answer<AgentReply> {
+pub fn ask_agent(socket: &Path, request: &AgentRequest) -> PeerReply<AgentReply> {
     match Peer::connect(socket) {
         Ok(mut peer) => peer.ask(&frame_of(request)),
-        Err(_) => Answer::Closed,
+        Err(_) => PeerReply::Closed,
     }
 }

@@ -8,7 +8,7 @@ mod site;
 
 use crate::jobs::{clear, must_submit, running_job, small_job};
 use crate::outcome::Outcome;
-use crate::peer::{self, Answer};
+use crate::peer::{self, PeerReply};
 use crate::random::Random;
 use crate::requests::{self, Ids, Rights, Sample, range};
 use crate::sys::{ATTACKER, NAMELESS, ROOT, User, VICTIM, as_user};
@@ -78,8 +78,8 @@ pub(crate) fn every_request(target: &Target, _: &mut Random) -> Outcome {
     outcome
 }
 
-fn denied(answer: &Answer<Response>) -> bool {
-    matches!(answer, Answer::Refused(refusal) if refusal.code == RefusalCode::AccessDenied)
+fn denied(answer: &PeerReply<Response>) -> bool {
+    matches!(answer, PeerReply::Refused(refusal) if refusal.code == RefusalCode::AccessDenied)
 }
 
 fn of_rights(ids: &Ids, rights: impl Fn(Rights) -> bool) -> Vec<Sample> {
@@ -92,7 +92,7 @@ fn of_rights(ids: &Ids, rights: impl Fn(Rights) -> bool) -> Vec<Sample> {
 pub(crate) fn by_outsider(
     target: &Target,
     user: User,
-    ask: &dyn Fn(RequestBody) -> Answer<Response>,
+    ask: &dyn Fn(RequestBody) -> PeerReply<Response>,
     ids: &Ids,
     outcome: &mut Outcome,
 ) {
@@ -112,7 +112,7 @@ pub(crate) fn by_outsider(
         let answer = ask(sample.body);
         let what = format!("{} of user {}", sample.name, user.uid);
         outcome.must_refuse(&what, &answer);
-        if answer == Answer::Closed {
+        if answer == PeerReply::Closed {
             outcome.finding(format!("{what}: the connection was closed without a word"));
         }
     }
@@ -143,7 +143,7 @@ fn agent_by_outsider(target: &Target, job: JobId, outcome: &mut Outcome) {
             if matches!(sample.name, "Inspect" | "Measure") {
                 let answer = as_user(user, || peer::ask_agent(&agent, &sample.request));
                 outcome.count(sample.name, &answer);
-                if !matches!(answer, Answer::Accepted(_)) {
+                if !matches!(answer, PeerReply::Accepted(_)) {
                     outcome.finding(format!("{} of user {}: {answer:?}", sample.name, user.uid));
                 }
             }

@@ -1,7 +1,7 @@
 //! A private cluster on this machine that was started for the attack: its sockets, daemons, commands and state.
 
 use crate::cbor::Value;
-use crate::peer::{self, Answer};
+use crate::peer::{self, PeerReply};
 use crate::sys::{ADMINISTRATOR, ATTACKER, COORDINATOR, NAMELESS, OPERATOR, User, VICTIM, as_user};
 use muster_model::ids::JobId;
 use muster_model::job::Job;
@@ -205,12 +205,12 @@ impl Target {
     }
 
     /// Asks the controller as a user.
-    pub fn ask(&self, user: User, body: RequestBody) -> Answer<Response> {
+    pub fn ask(&self, user: User, body: RequestBody) -> PeerReply<Response> {
         self.ask_tree(user, &peer::request(body))
     }
 
     /// Asks the controller as a user, with any message.
-    pub fn ask_tree(&self, user: User, message: &Value) -> Answer<Response> {
+    pub fn ask_tree(&self, user: User, message: &Value) -> PeerReply<Response> {
         let socket = self.controller();
         as_user(user, || peer::ask_controller(&socket, message))
     }
@@ -222,7 +222,7 @@ impl Target {
             ..JobFilter::default()
         };
         match self.ask(user, RequestBody::Query(Box::new(Query::Jobs(filter)))) {
-            Answer::Accepted(Response::Jobs(part)) => part.jobs.into_jobs(),
+            PeerReply::Accepted(Response::Jobs(part)) => part.jobs.into_jobs(),
             _ => Vec::new(),
         }
     }

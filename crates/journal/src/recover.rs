@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use crate::format::{RECORD_HEADER, RecordKind};
-use crate::segment::{Found, SegmentReader};
+use crate::segment::{SegmentEntry, SegmentReader};
 use crate::snapshot::SnapshotReader;
 use crate::storage::{Storage, StorageFile};
 use crate::{Error, LogId, Position, segment, snapshot};
@@ -274,8 +274,8 @@ fn walk(
             }
         }
         let header = match reader.next()? {
-            Found::Record(header, _) => header,
-            Found::Flaw(flaw) => {
+            SegmentEntry::Record(header, _) => header,
+            SegmentEntry::Flaw(flaw) => {
                 walked.why = Stop::Flaw(flaw.to_owned());
                 return Ok(walked);
             }
@@ -441,13 +441,13 @@ impl Records {
                 continue;
             }
             match reader.next()? {
-                Found::Record(header, _) if header.position <= self.base => {}
-                Found::Record(header, range) if header.position == self.at + 1 => {
+                SegmentEntry::Record(header, _) if header.position <= self.base => {}
+                SegmentEntry::Record(header, range) if header.position == self.at + 1 => {
                     self.at += 1;
                     let reader = self.reader.as_ref().expect("it was used just now");
                     return Ok(Some((self.at, reader.payload(range))));
                 }
-                Found::Record(..) | Found::Flaw(_) => {
+                SegmentEntry::Record(..) | SegmentEntry::Flaw(_) => {
                     return Err(Error::BadFile {
                         file: reader.path().to_owned(),
                         offset,

@@ -37,7 +37,7 @@ pub(crate) struct SegmentReader {
 }
 
 /// What stands at the reader's offset.
-pub(crate) enum Found {
+pub(crate) enum SegmentEntry {
     /// A valid record; the range is for [`SegmentReader::payload`] until the next call.
     Record(RecordHeader, Range<usize>),
     /// No valid record, and why.
@@ -115,15 +115,15 @@ impl SegmentReader {
     }
 
     /// Reads the record at the offset and goes on behind it if it is valid.
-    pub(crate) fn next(&mut self) -> Result<Found, Error> {
+    pub(crate) fn next(&mut self) -> Result<SegmentEntry, Error> {
         let seed = self.seed;
         let bytes = self.window(RECORD_HEADER)?;
         if bytes.len() < RECORD_HEADER {
-            return Ok(Found::Flaw("the file ends"));
+            return Ok(SegmentEntry::Flaw("the file ends"));
         }
         let Some(header) = RecordHeader::decode(bytes, seed) else {
             let zero = bytes.iter().all(|&byte| byte == 0);
-            return Ok(Found::Flaw(if zero {
+            return Ok(SegmentEntry::Flaw(if zero {
                 "there are zeros"
             } else {
                 "no record header"
@@ -132,22 +132,22 @@ impl SegmentReader {
         let len = header.len as usize;
         let framed = framed_len(len);
         if self.len - self.offset < framed as u64 {
-            return Ok(Found::Flaw("the file ends inside the record"));
+            return Ok(SegmentEntry::Flaw("the file ends inside the record"));
         }
         let bytes = self.window(framed)?;
         if bytes.len() < framed {
-            return Ok(Found::Flaw("the file ends inside the record"));
+            return Ok(SegmentEntry::Flaw("the file ends inside the record"));
         }
         let payload = &bytes[RECORD_HEADER..RECORD_HEADER + len];
         if header.kind == RecordKind::Data && format::crc(seed, payload) != header.payload_crc {
-            return Ok(Found::Flaw("the payload's checksum does not match"));
+            return Ok(SegmentEntry::Flaw("the payload's checksum does not match"));
         }
         let start = (self.offset - self.base) as usize + RECORD_HEADER;
         self.offset += framed as u64;
-        Ok(Found::Record(header, start..start + len))
+        Ok(SegmentEntry::Record(header, start..start + len))
     }
 
-    /// The payload that [`Found::Record`] described.
+    /// The payload that [`SegmentEntry::Record`] described.
     pub(crate) fn payload(&self, range: Range<usize>) -> &[u8] {
         &self.buf[range]
     }

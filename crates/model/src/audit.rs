@@ -43,7 +43,7 @@ pub fn text(words: &str) -> String {
 
 /// Where a client is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place<'a> {
+pub enum ClientAddress<'a> {
     /// On this host; its process is not known.
     Local,
     /// A process of this host.
@@ -58,11 +58,11 @@ pub enum Place<'a> {
 
 /// A request and what came of it. Subject and reason are escaped and cut already.
 #[derive(Clone, Copy, Debug)]
-pub struct Line<'a> {
+pub struct AuditRecord<'a> {
     /// Who: user with uid, role.
     pub who: &'a str,
     /// From where.
-    pub from: Place<'a>,
+    pub from: ClientAddress<'a>,
     /// For whom a gateway there says that it asks.
     pub client: Option<IpAddr>,
     /// Name of the request in the table of rights.
@@ -73,15 +73,15 @@ pub struct Line<'a> {
     pub refused: Option<&'a str>,
 }
 
-impl fmt::Display for Line<'_> {
+impl fmt::Display for AuditRecord<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "audit: {} from ", self.who)?;
         match self.from {
-            Place::Local => f.write_str("local")?,
-            Place::Process(pid) => write!(f, "pid {pid}")?,
-            Place::Host(host, address) => write!(f, "{host} ({address})")?,
-            Place::Address(address) => write!(f, "{address}")?,
-            Place::OtherHost => f.write_str("another host")?,
+            ClientAddress::Local => f.write_str("local")?,
+            ClientAddress::Process(pid) => write!(f, "pid {pid}")?,
+            ClientAddress::Host(host, address) => write!(f, "{host} ({address})")?,
+            ClientAddress::Address(address) => write!(f, "{address}")?,
+            ClientAddress::OtherHost => f.write_str("another host")?,
         }
         if let Some(client) = self.client {
             write!(f, " for {client}")?;

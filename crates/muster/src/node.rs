@@ -33,15 +33,15 @@ pub(crate) fn main(words: &[String]) -> Result<ExitCode> {
 }
 
 /// The words of a command: options with their values, and the others.
-struct Words {
+struct CommandWords {
     options: Vec<(String, String)>,
     operands: Vec<String>,
 }
 
-impl Words {
+impl CommandWords {
     /// `known` has the options, each of which has a value; those with one letter are written with one dash.
-    fn parse(words: &[String], known: &[&str]) -> Result<Words> {
-        let mut parsed = Words {
+    fn parse(words: &[String], known: &[&str]) -> Result<CommandWords> {
+        let mut parsed = CommandWords {
             options: Vec::new(),
             operands: Vec::new(),
         };
@@ -77,7 +77,7 @@ fn ask(body: RequestBody) -> Result<Response> {
 
 /// `token [NODES] [--lifespan SECONDS]`.
 fn token(words: &[String]) -> Result<ExitCode> {
-    let words = Words::parse(words, &["lifespan"])?;
+    let words = CommandWords::parse(words, &["lifespan"])?;
     let lifespan_s = words.option("lifespan").map(|text| {
         let seconds = text.parse::<u32>().ok().filter(|seconds| *seconds > 0);
         seconds.with_context(|| format!("--lifespan={text}: expected a number of seconds"))
@@ -111,7 +111,7 @@ fn token(words: &[String]) -> Result<ExitCode> {
 
 /// `forget NODES`.
 fn forget(words: &[String]) -> Result<ExitCode> {
-    let words = Words::parse(words, &[])?;
+    let words = CommandWords::parse(words, &[])?;
     let [list] = words.operands.as_slice() else {
         bail!("give the node whose key is to be forgotten, or a list like n[1-4]");
     };
@@ -192,13 +192,17 @@ mod tests {
 
     #[test]
     fn options_have_values_and_are_known() {
-        let parsed = Words::parse(&words("- --controller=a:1 -N n1 x"), &["controller", "N"]);
+        let parsed =
+            CommandWords::parse(&words("- --controller=a:1 -N n1 x"), &["controller", "N"]);
         let parsed = parsed.unwrap();
         assert_eq!(parsed.operands, ["-", "x"]);
         assert_eq!(parsed.option("controller"), Some("a:1"));
         assert_eq!(parsed.option("N"), Some("n1"));
         for wrong in ["--other=1", "-N"] {
-            assert!(Words::parse(&words(wrong), &["N"]).is_err(), "{wrong}");
+            assert!(
+                CommandWords::parse(&words(wrong), &["N"]).is_err(),
+                "{wrong}"
+            );
         }
     }
 

@@ -77,7 +77,7 @@ enum Input {
     /// A step daemon has sent data or has disconnected.
     StepdReadable(StepdChannelId),
     /// The relay asks which client may connect from another host.
-    ChannelAsked(relay_link::Question),
+    ChannelAsked(relay_link::AdmissionQuery),
     /// A client of another host has disconnected, or could not prove that it has the key.
     ChannelGone(relay_link::ClosedRelayConn),
     /// Somebody asks for the agent's page.
@@ -95,7 +95,7 @@ enum ClientInput {
     /// A request.
     Request {
         /// The client.
-        asker: listener::Asker,
+        asker: listener::Requester,
         /// The request.
         request: Box<AgentRequest>,
         /// Descriptors that came with the request.

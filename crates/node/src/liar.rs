@@ -167,14 +167,14 @@ fn attempt_of(job: u64) -> JobAttempt {
 
 /// The liar's end of a step that was given to a daemon.
 #[derive(Debug)]
-pub struct Given {
+pub struct LiarStep {
     /// The standard output of the step's task.
     pub stdout: UnixStream,
     /// Srun's end of its line.
     _line: UnixStream,
 }
 
-impl Given {
+impl LiarStep {
     /// The complete output of the task.
     ///
     /// # Errors
@@ -188,7 +188,7 @@ impl Given {
 }
 
 /// Streams for a step, and their other ends.
-fn given() -> io::Result<(Given, SrunStdio)> {
+fn given() -> io::Result<(LiarStep, SrunStdio)> {
     let (stdout, task_stdout) = UnixStream::pair()?;
     let (line, daemon_line) = UnixStream::pair()?;
     let null = || Ok::<_, io::Error>(OwnedFd::from(std::fs::File::open("/dev/null")?));
@@ -198,7 +198,7 @@ fn given() -> io::Result<(Given, SrunStdio)> {
         stdout: task_stdout.into(),
         line: daemon_line.into(),
     };
-    let given = Given {
+    let given = LiarStep {
         stdout,
         _line: line,
     };
@@ -327,7 +327,7 @@ impl Liar {
     ///
     /// # Errors
     /// The launcher is gone.
-    pub fn start_step(&mut self, lie: &StepLie) -> io::Result<Given> {
+    pub fn start_step(&mut self, lie: &StepLie) -> io::Result<LiarStep> {
         let (given, streams) = given()?;
         let order = lie.order();
         match order.direct {
@@ -343,7 +343,7 @@ impl Liar {
     ///
     /// # Errors
     /// The daemon is gone.
-    pub fn give_step(&self, started_with: u32, lie: &StepLie) -> io::Result<Given> {
+    pub fn give_step(&self, started_with: u32, lie: &StepLie) -> io::Result<LiarStep> {
         let next = NextStep {
             order: Box::new(lie.order()),
             kill_wait_ms: 1000,

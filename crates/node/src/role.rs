@@ -2,7 +2,7 @@
 //! between root and a user, or between two users. The new process has nothing of this one's memory,
 //! an empty environment unless one is given, and only the descriptors named here.
 
-use crate::sys::{self, Words};
+use crate::sys::{self, ExecArguments};
 use muster_node_core::messages::User;
 use nix::unistd::{Uid, chdir};
 use std::ffi::{CStr, CString};
@@ -66,8 +66,8 @@ impl Start<'_> {
         let mut kept = vec![order.as_raw_fd()];
         kept.extend(&self.kept);
         let words = self.words.iter().map(|w| CString::new(*w));
-        let words = Words::new(words.collect::<Result<_, _>>()?);
-        let environment = Words::new(self.environment);
+        let words = ExecArguments::new(words.collect::<Result<_, _>>()?);
+        let environment = ExecArguments::new(self.environment);
         let parent = Some(std::process::id()).filter(|_| !self.outlives);
         let is_agent = self.words.first() == Some(&AGENT_NAME);
         match sys::fork()? {

@@ -68,7 +68,7 @@ pub(crate) fn fork() -> io::Result<Fork> {
 
 /// Arguments of exec(2), built before the fork: a child that shares its parent's memory must not allocate.
 #[derive(Debug)]
-pub(crate) struct Words<'a> {
+pub(crate) struct ExecArguments<'a> {
     /// Owner of the strings that `pointers` points to.
     _owned: Vec<CString>,
     _borrowed: PhantomData<&'a CStr>,
@@ -76,20 +76,20 @@ pub(crate) struct Words<'a> {
     pointers: Vec<*const libc::c_char>,
 }
 
-impl<'a> Words<'a> {
-    pub(crate) fn new(words: Vec<CString>) -> Words<'a> {
-        Words::with([], words)
+impl<'a> ExecArguments<'a> {
+    pub(crate) fn new(words: Vec<CString>) -> ExecArguments<'a> {
+        ExecArguments::with([], words)
     }
 
     /// The words of `borrowed`, then `words`.
     pub(crate) fn with(
         borrowed: impl IntoIterator<Item = &'a CStr>,
         words: Vec<CString>,
-    ) -> Words<'a> {
+    ) -> ExecArguments<'a> {
         let mut pointers: Vec<_> = borrowed.into_iter().map(CStr::as_ptr).collect();
         pointers.extend(words.iter().map(|w| w.as_ptr()));
         pointers.extend([std::ptr::null(); 2]);
-        Words {
+        ExecArguments {
             _owned: words,
             _borrowed: PhantomData,
             pointers,
@@ -107,8 +107,8 @@ impl<'a> Words<'a> {
 /// Executes a program with one more variable than `environment` has. Gives the error if that fails; allocates nothing.
 pub(crate) fn exec_with(
     program: &CStr,
-    words: &Words<'_>,
-    environment: &mut Words<'_>,
+    words: &ExecArguments<'_>,
+    environment: &mut ExecArguments<'_>,
     variable: &CStr,
 ) -> nix::errno::Errno {
     let last = environment.pointers.len() - 2;
@@ -121,8 +121,8 @@ pub(crate) fn exec_with(
 /// Executes a program. Gives the error if that fails; allocates nothing.
 pub(crate) fn exec(
     program: &CStr,
-    words: &Words<'_>,
-    environment: &Words<'_>,
+    words: &ExecArguments<'_>,
+    environment: &ExecArguments<'_>,
 ) -> nix::errno::Errno {
     // SAFETY: both lists end in null and lead to strings that end in NUL and outlive the call.
     unsafe {
@@ -136,7 +136,11 @@ pub(crate) fn exec(
 }
 
 /// As [`exec`], in a child that shares its parent's memory.
-pub(crate) fn exec_bare(program: &CStr, words: &Words<'_>, environment: &Words<'_>) -> bare::Errno {
+pub(crate) fn exec_bare(
+    program: &CStr,
+    words: &ExecArguments<'_>,
+    environment: &ExecArguments<'_>,
+) -> bare::Errno {
     // SAFETY: both lists end in null and lead to strings that end in NUL and outlive the call.
     unsafe {
         bare::execve(
@@ -150,8 +154,8 @@ pub(crate) fn exec_bare(program: &CStr, words: &Words<'_>, environment: &Words<'
 /// As [`exec_bare`], for a program that is open as a descriptor.
 pub(crate) fn exec_file_bare(
     program: RawFd,
-    words: &Words<'_>,
-    environment: &Words<'_>,
+    words: &ExecArguments<'_>,
+    environment: &ExecArguments<'_>,
 ) -> bare::Errno {
     // SAFETY: as above.
     unsafe {

@@ -18,7 +18,7 @@ const NONCE: usize = 16;
 
 /// The identity of this host in a handshake.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Own<'a> {
+pub(crate) struct HostIdentity<'a> {
     /// The secret key shared by the hosts of this job.
     pub(crate) key: &'a [u8],
     /// Address at which this host listens, which is its name.
@@ -67,7 +67,7 @@ impl Handshake {
     /// # Errors
     /// Random numbers are not available.
     pub(crate) fn open(
-        own: Own<'_>,
+        own: HostIdentity<'_>,
         peer: &str,
         output: &mut Vec<u8>,
     ) -> Result<Handshake, String> {
@@ -122,7 +122,7 @@ impl Handshake {
     pub(crate) fn take(
         &mut self,
         bytes: &[u8],
-        own: Own<'_>,
+        own: HostIdentity<'_>,
         output: &mut Vec<u8>,
     ) -> Result<Option<OpenedChannel>, String> {
         match &mut self.stage {
@@ -155,7 +155,7 @@ impl Handshake {
     }
 
     /// Answers the opening of the other end once it is complete.
-    fn answer(&mut self, own: Own<'_>, output: &mut Vec<u8>) -> Result<(), String> {
+    fn answer(&mut self, own: HostIdentity<'_>, output: &mut Vec<u8>) -> Result<(), String> {
         let opening = Opening::decode(&self.input).map_err(|e| e.to_string())?;
         let Some(opening) = opening else {
             return self.check_length();
@@ -186,7 +186,7 @@ impl Handshake {
         }
     }
 
-    fn known(&mut self, channel: Channel, own: Own<'_>) -> OpenedChannel {
+    fn known(&mut self, channel: Channel, own: HostIdentity<'_>) -> OpenedChannel {
         OpenedChannel {
             channel,
             peer: std::mem::take(&mut self.peer),

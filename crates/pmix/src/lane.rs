@@ -25,7 +25,7 @@ const TELL_BYTES: usize = 256 << 10;
 
 /// State of the UCX lane.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum LaneState {
     /// Messages go over TCP only.
     #[default]
     None,
@@ -38,7 +38,7 @@ pub(crate) enum Way {
 /// Message counters of one connection, and its UCX lane.
 #[derive(Debug, Default)]
 pub(crate) struct Lane {
-    pub(crate) way: Way,
+    pub(crate) way: LaneState,
     /// Authenticate sent and received packets; set once the handshake is complete.
     codes: Option<(Hmac<Sha256>, Hmac<Sha256>)>,
     /// The tag with which the other end sends.
@@ -82,7 +82,7 @@ impl Lane {
 
     /// Whether this lane uses the given endpoint.
     pub(crate) fn leads_to(&self, endpoint: Endpoint) -> bool {
-        matches!(self.way, Way::Tried(e, _) | Way::Open(e, _) if e == endpoint)
+        matches!(self.way, LaneState::Tried(e, _) | LaneState::Open(e, _) if e == endpoint)
     }
 
     /// Counts a message that is about to be sent.
@@ -176,7 +176,7 @@ impl Lane {
 
     /// Stops using UCX; returns the messages that have to be sent again over the connection.
     pub(crate) fn give_up(&mut self) -> Vec<Wire> {
-        self.way = Way::None;
+        self.way = LaneState::None;
         let unacknowledged = std::mem::take(&mut self.unacknowledged);
         let again = |(number, body): (u64, Vec<u8>)| Wire::Again(number, ByteVec::from(body));
         unacknowledged.into_iter().map(again).collect()

@@ -3,8 +3,8 @@
 //! UCX, messages go by UCX once it is known to work ([`crate::lane`]); UCX messages are
 //! authenticated but not encrypted.
 
-use crate::handshake::{Handshake, Own};
-use crate::lane::{Lane, Packet, Way};
+use crate::handshake::{Handshake, HostIdentity};
+use crate::lane::{Lane, LaneState, Packet};
 use crate::ucx::Ucx;
 use crate::wire::{UcxOffer, Wire};
 use muster_channel::Channel;
@@ -149,7 +149,7 @@ impl Link {
     /// Sends a message, by UCX if the lane is open.
     pub(crate) fn send(&mut self, message: &Wire, ucx: Option<&mut Ucx>) {
         self.lane.count_sent();
-        let (Way::Open(to, tag), Some(ucx)) = (&self.lane.way, ucx) else {
+        let (LaneState::Open(to, tag), Some(ucx)) = (&self.lane.way, ucx) else {
             return self.say(message);
         };
         let (to, tag) = (*to, *tag);
@@ -191,7 +191,7 @@ impl Link {
         };
         match way {
             Ok(endpoint) => {
-                self.lane.way = Way::Tried(endpoint, tag);
+                self.lane.way = LaneState::Tried(endpoint, tag);
                 if let Err(e) = ucx.send(endpoint, tag, self.lane.trial()) {
                     self.lose_way(ucx, &e.to_string());
                 }
@@ -202,7 +202,7 @@ impl Link {
 
     /// UCX does not reach the other end, or has stopped working.
     pub(crate) fn lose_way(&mut self, ucx: &mut Ucx, why: &str) {
-        if let Way::Tried(endpoint, _) | Way::Open(endpoint, _) = self.lane.way {
+        if let LaneState::Tried(endpoint, _) | LaneState::Open(endpoint, _) = self.lane.way {
             ucx.close(endpoint);
         }
         self.note = Some(format!("{}: {why}", self.peer));
@@ -234,9 +234,9 @@ impl Link {
             Wire::Bye => self.bye = true,
             Wire::Ucx(offer) => self.try_way(offer, ucx),
             Wire::Reached => {
-                if let Way::Tried(endpoint, tag) = self.lane.way {
+                if let LaneState::Tried(endpoint, tag) = self.lane.way {
                     eprintln!("messages to the host at {} go by UCX", self.peer);
-                    self.lane.way = Way::Open(endpoint, tag);
+                    self.lane.way = LaneState::Open(endpoint, tag);
                 }
             }
             Wire::Acknowledged(count) => self.lane.acknowledged(count),
@@ -265,7 +265,7 @@ impl Link {
     }
 
     /// Reads and writes as far as the socket permits; returns the received messages.
-    pub(crate) fn serve(&mut self, own: Own<'_>, mut ucx: Option<&mut Ucx>) -> Vec<Wire> {
+    pub(crate) fn serve(&mut self, own: HostIdentity<'_>, mut ucx: Option<&mut Ucx>) -> Vec<Wire> {
         if matches!(self.stage, LinkStage::Connecting) {
             if let Ok(Some(e)) | Err(e) = self.stream.take_error() {
                 eprintln!("the host at {} cannot be reached: {e}", self.peer);
@@ -300,7 +300,7 @@ impl Link {
     }
 
     /// Takes received bytes.
-    fn take_bytes(&mut self, bytes: &[u8], own: Own<'_>) {
+    fn take_bytes(&mut self, bytes: &[u8], own: HostIdentity<'_>) {
         match &mut self.stage {
             LinkStage::Connecting => {}
             LinkStage::Unknown(handshake) => match handshake.take(bytes, own, &mut self.output) {
@@ -359,7 +359,7 @@ impl Link {
         self.open = false;
     }
 
-    fn read(&mut self, own: Own<'_>) {
+    fn read(&mut self, own: HostIdentity<'_>) {
         let mut chunk = [0; 64 << 10];
         while self.open {
             match self.stream.read(&mut chunk) {
@@ -443,10 +443,10 @@ mod tests {
             });
             crate::ends::poll(&mut fds, 10_000).unwrap();
             let address = "127.0.0.1:1";
-            near.serve(Own { key, address }, None);
+            near.serve(HostIdentity { key, address }, None);
             let address = &*address_of_far;
             got.extend(far.serve(
-                Own {
+                HostIdentity {
                     key: other,
                     address,
                 },

@@ -2,7 +2,7 @@
 //! connect when one sends a message to the other, or ahead of time on request. A message to the own
 //! host is delivered locally.
 
-use crate::handshake::Own;
+use crate::handshake::HostIdentity;
 use crate::link::{Link, UnprovenLink};
 use crate::ucx::{Arrival, Ucx};
 use crate::wire::Wire;
@@ -187,7 +187,7 @@ impl Mesh {
     /// Serves the descriptors that poll reported, in the order of [`Self::interests`].
     pub(crate) fn serve(&mut self, seen: &[bool]) -> Vec<MeshEvent> {
         let mut out = Vec::new();
-        let own = Own {
+        let own = HostIdentity {
             key: &self.key,
             address: &self.own,
         };

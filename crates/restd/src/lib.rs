@@ -2,13 +2,13 @@
 //! connection of the user's, made with the user's token, so that the controller alone decides who may do what. Only over a socket of
 //! this host, and only from its own user or root, are requests taken without a token; they are those of its own user.
 
+mod connection_slots;
 mod connections;
 mod events;
 mod identity;
 mod listen;
 mod pages;
 mod parts;
-mod places;
 mod server;
 mod user_stream;
 

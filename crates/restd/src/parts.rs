@@ -1,9 +1,9 @@
 //! Long answers: the thread that makes one gives parts of it away, which are sent as the client reads them. No more of it is in memory
 //! than a few parts, and a client that does not read holds the thread no longer than a few seconds.
 
-use crate::places::{Place, ReservedBytes};
+use crate::connection_slots::{ConnectionSlot, ReservedBytes};
 use hyper::body::{Body, Bytes, Frame};
-use muster_cli::rest::{Answer, AnswerSink, Status};
+use muster_cli::rest::{AnswerSink, HttpResponse, Status};
 use std::borrow::Cow;
 use std::io;
 use std::pin::Pin;
@@ -50,14 +50,14 @@ enum PartsTarget {
     Head(oneshot::Sender<PartsHead>),
     Parts(mpsc::Sender<Bytes>),
     /// All of it is kept, for a client of HTTP/1.0.
-    Whole(Option<Answer>),
+    Whole(Option<HttpResponse>),
     Gone,
 }
 
 /// Where a thread puts the parts of an answer.
 pub(crate) struct PartsSink {
     way: PartsTarget,
-    place: Arc<Place>,
+    place: Arc<ConnectionSlot>,
     runtime: Handle,
     /// How long parts may still wait for the client.
     patience: Duration,
@@ -68,7 +68,7 @@ pub(crate) struct PartsSink {
 impl PartsSink {
     /// A sink, and the receiver of the answer's head.
     pub(crate) fn new(
-        place: &Arc<Place>,
+        place: &Arc<ConnectionSlot>,
         turns: PartsTurns,
     ) -> (PartsSink, oneshot::Receiver<PartsHead>) {
         let (head, comes) = oneshot::channel();
@@ -89,7 +89,7 @@ impl PartsSink {
     }
 
     /// The answer that was kept, if it has its end.
-    pub(crate) fn into_whole(self) -> Option<Answer> {
+    pub(crate) fn into_whole(self) -> Option<HttpResponse> {
         match self.way {
             PartsTarget::Whole(answer) => answer,
             PartsTarget::Head(_) | PartsTarget::Parts(_) | PartsTarget::Gone => None,
@@ -125,7 +125,7 @@ impl AnswerSink for PartsSink {
     fn begin(&mut self, status: Status, media_type: &'static str) {
         if let PartsTarget::Whole(kept) = &mut self.way {
             let body = Cow::Owned(String::new());
-            *kept = Some(Answer {
+            *kept = Some(HttpResponse {
                 status,
                 media_type,
                 body,
@@ -224,7 +224,7 @@ impl Body for PartsBody {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::places::{Origin, Places};
+    use crate::connection_slots::{ConnectionSlots, Origin};
     use http_body_util::BodyExt as _;
 
     /// The parts that come of what `make` puts into a sink, and whether they are whole.
@@ -234,7 +234,7 @@ mod tests {
             .build()
             .unwrap();
         runtime.block_on(async {
-            let places = Places::new(1, COUNTED_BYTES, 1);
+            let places = ConnectionSlots::new(1, COUNTED_BYTES, 1);
             let place = Arc::new(places.admit(Origin::User(1)).unwrap());
             let turns = PartsTurns {
                 large: Vec::new(),
@@ -301,7 +301,7 @@ mod tests {
             .build()
             .unwrap();
         let _entered = runtime.enter();
-        let places = Places::new(1, COUNTED_BYTES, 1);
+        let places = ConnectionSlots::new(1, COUNTED_BYTES, 1);
         let place = Arc::new(places.admit(Origin::User(1)).unwrap());
         let whole = |parts: usize, of: usize| {
             let turns = PartsTurns {

@@ -1,12 +1,12 @@
 //! HTTP: one task a connection, one request of it at a time. What asks the controller waits for it on a thread of its own.
 
+use crate::connection_slots::{ConnectionSlot, ConnectionSlots, Origin, ReservedBytes, STALL_MAX};
 use crate::connections::{Connections, ConnectionsOf};
 use crate::events::{EventBody, Feeds, NoStream};
 use crate::identity::{Authentication, Credentials, Identity, Peer};
 use crate::listen::{Connection, Listeners};
 use crate::pages;
 use crate::parts::{PartsBody, PartsHead, PartsSink, PartsTurns};
-use crate::places::{Origin, Place, Places, ReservedBytes, STALL_MAX};
 use crate::user_stream::UserStream;
 use anyhow::{Context as _, Result};
 use http_body_util::BodyExt as _;
@@ -17,7 +17,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use muster_cli::connect::ConnectError;
-use muster_cli::rest::{self, Answer, Status};
+use muster_cli::rest::{self, HttpResponse, Status};
 use muster_closer::passed;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use std::borrow::Cow;
@@ -72,7 +72,7 @@ struct Shared {
     conf: PathBuf,
     allowed: Authentication,
     connections: Connections,
-    places: Arc<Places>,
+    places: Arc<ConnectionSlots>,
     /// Requests that need much memory; those about accounting apart, which may take long before anything comes.
     large: [Arc<Semaphore>; 2],
     /// Answers that are sent in parts.
@@ -123,7 +123,7 @@ pub fn serve(
         conf,
         allowed,
         connections: Connections::default(),
-        places: Places::new(
+        places: ConnectionSlots::new(
             limits.connections,
             KEPT_BYTES_MAX,
             limits.threads.div_ceil(2),
@@ -253,7 +253,7 @@ where
 }
 
 /// Ends connections whose clients do not read.
-async fn watch(places: Arc<Places>) {
+async fn watch(places: Arc<ConnectionSlots>) {
     let mut ticks = tokio::time::interval(STALL_MAX / 6);
     loop {
         ticks.tick().await;
@@ -284,7 +284,7 @@ fn tcp_peer(address: Option<SocketAddr>) -> Peer {
     }
 }
 
-async fn connection_of<S>(stream: S, peer: Peer, place: Arc<Place>, shared: Arc<Shared>)
+async fn connection_of<S>(stream: S, peer: Peer, place: Arc<ConnectionSlot>, shared: Arc<Shared>)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -324,7 +324,7 @@ where
 async fn respond(
     request: Request<Incoming>,
     peer: Arc<Peer>,
-    place: &Arc<Place>,
+    place: &Arc<ConnectionSlot>,
     shared: Arc<Shared>,
 ) -> Response<SentBody> {
     let path = request.uri().path().to_owned();
@@ -353,7 +353,7 @@ async fn respond(
 
 /// The answer to a request.
 enum SentAnswer {
-    Whole(Answer),
+    Whole(HttpResponse),
     /// One that is sent while it is made.
     Parts(PartsHead),
     Events(EventBody),
@@ -370,7 +370,7 @@ impl SentAnswer {
     }
 }
 
-fn response(answer: SentAnswer, place: &Arc<Place>) -> Response<SentBody> {
+fn response(answer: SentAnswer, place: &Arc<ConnectionSlot>) -> Response<SentBody> {
     let (status, media_type) = answer.head();
     let status = StatusCode::from_u16(status.0).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = Response::new(match answer {
@@ -400,16 +400,16 @@ fn response(answer: SentAnswer, place: &Arc<Place>) -> Response<SentBody> {
 async fn answer(
     request: Request<Incoming>,
     peer: Arc<Peer>,
-    place: &Arc<Place>,
+    place: &Arc<ConnectionSlot>,
     shared: Arc<Shared>,
-) -> Result<SentAnswer, Answer> {
+) -> Result<SentAnswer, HttpResponse> {
     let (head, body) = request.into_parts();
     let method = match head.method {
         Method::GET => rest::Method::Get,
         Method::POST => rest::Method::Post,
         Method::DELETE => rest::Method::Delete,
         _ => {
-            return Err(Answer::text(
+            return Err(HttpResponse::text(
                 Status::NOT_ALLOWED,
                 "This HTTP method is not there at any path.",
             ));
@@ -418,7 +418,7 @@ async fn answer(
     let path = head.uri.path().to_owned();
     if method == rest::Method::Get {
         match path.trim_end_matches('/') {
-            "/livez" | "/healthz" | "/readyz" => return Err(Answer::text(Status(204), "")),
+            "/livez" | "/healthz" | "/readyz" => return Err(HttpResponse::text(Status(204), "")),
             _ => {}
         }
         if let Some(page) = pages::at(&path) {
@@ -435,20 +435,23 @@ async fn answer(
         Some(yaml) => yaml,
         None => {
             let text = "Accept content type is unknown";
-            return Err(Answer::text(Status(415), text));
+            return Err(HttpResponse::text(Status(415), text));
         }
     };
     if !is_json(&head.headers) {
         let text = "Unable to parse query. The body's content type is not application/json.";
-        return Err(Answer::text(Status(415), text));
+        return Err(HttpResponse::text(Status(415), text));
     }
     let given = match credentials(&head.headers) {
         Ok(given) => given,
-        Err(text) => return Err(Answer::text(Status::UNAUTHORIZED, text)),
+        Err(text) => return Err(HttpResponse::text(Status::UNAUTHORIZED, text)),
     };
     if given.token.is_none() && peer.uid.is_none() {
         // Before a body is read of who has not even said who it is.
-        return Err(Answer::text(Status::UNAUTHORIZED, "Authentication failure"));
+        return Err(HttpResponse::text(
+            Status::UNAUTHORIZED,
+            "Authentication failure",
+        ));
     }
     let identity = identify(given, peer, place, &shared).await?;
     let mut kept = place.keep(0);
@@ -498,9 +501,9 @@ async fn answer(
     }
 }
 
-fn failed(why: &str) -> Answer {
+fn failed(why: &str) -> HttpResponse {
     log::error!("a request could not be answered: {why}");
-    Answer::text(
+    HttpResponse::text(
         Status::INTERNAL_ERROR,
         "The request could not be answered; the log of slurmrestd says why.",
     )
@@ -510,11 +513,11 @@ fn failed(why: &str) -> Answer {
 async fn stream(
     request: Request<Incoming>,
     peer: Arc<Peer>,
-    place: &Arc<Place>,
+    place: &Arc<ConnectionSlot>,
     shared: Arc<Shared>,
-) -> Result<EventBody, Answer> {
+) -> Result<EventBody, HttpResponse> {
     let (head, _) = request.into_parts();
-    let nobody = |text: &str| Answer::text(Status::UNAUTHORIZED, text);
+    let nobody = |text: &str| HttpResponse::text(Status::UNAUTHORIZED, text);
     let given = credentials(&head.headers).map_err(nobody)?;
     if given.token.is_none() && peer.uid.is_none() {
         return Err(nobody("Authentication failure"));
@@ -526,8 +529,10 @@ async fn stream(
     let identity = identify(given, peer, place, &shared).await?;
     let opened = shared.feeds.open(identity, filter, after);
     opened.map_err(|why| match why {
-        NoStream::OfUser => Answer::text(Status(429), "You have many streams of events already."),
-        NoStream::OfAll => Answer::text(
+        NoStream::OfUser => {
+            HttpResponse::text(Status(429), "You have many streams of events already.")
+        }
+        NoStream::OfAll => HttpResponse::text(
             Status::UNAVAILABLE,
             "All places for streams of events are taken (--max-connections).",
         ),
@@ -538,11 +543,12 @@ async fn stream(
 async fn identify(
     given: Credentials,
     peer: Arc<Peer>,
-    place: &Place,
+    place: &ConnectionSlot,
     shared: &Arc<Shared>,
-) -> Result<Identity, Answer> {
-    let nobody =
-        |error: &dyn std::fmt::Display| Answer::text(Status::UNAUTHORIZED, &error.to_string());
+) -> Result<Identity, HttpResponse> {
+    let nobody = |error: &dyn std::fmt::Display| {
+        HttpResponse::text(Status::UNAUTHORIZED, &error.to_string())
+    };
     let turn = turn(place, None).await;
     let own = Arc::clone(shared);
     let confirming = tokio::task::spawn_blocking(move || {
@@ -566,7 +572,7 @@ async fn identify(
     });
     let (identity, is_known) = confirming.await.unwrap_or_else(|error| {
         log::error!("a request could not be answered: {error}");
-        Err(Answer::text(
+        Err(HttpResponse::text(
             Status::INTERNAL_ERROR,
             "The request could not be answered.",
         ))
@@ -579,7 +585,10 @@ async fn identify(
 
 /// Waits until a request may be answered: its origin has few others, and of those that need much memory there are few of a user,
 /// of an origin and at all.
-async fn turn(place: &Place, large: Option<[Arc<Semaphore>; 3]>) -> Vec<OwnedSemaphorePermit> {
+async fn turn(
+    place: &ConnectionSlot,
+    large: Option<[Arc<Semaphore>; 3]>,
+) -> Vec<OwnedSemaphorePermit> {
     let lanes = large.into_iter().flatten().chain([place.requests.clone()]);
     let mut permits = Vec::new();
     for lane in lanes {
@@ -589,15 +598,18 @@ async fn turn(place: &Place, large: Option<[Arc<Semaphore>; 3]>) -> Vec<OwnedSem
     permits
 }
 
-async fn read(body: Incoming, kept: &mut ReservedBytes) -> Result<Vec<u8>, Answer> {
+async fn read(body: Incoming, kept: &mut ReservedBytes) -> Result<Vec<u8>, HttpResponse> {
     match tokio::time::timeout(BODY_WAIT, read_whole(body, kept)).await {
         Ok(read) => read,
-        Err(_) => Err(Answer::text(Status(408), "The body did not come in time.")),
+        Err(_) => Err(HttpResponse::text(
+            Status(408),
+            "The body did not come in time.",
+        )),
     }
 }
 
-async fn read_whole(mut body: Incoming, kept: &mut ReservedBytes) -> Result<Vec<u8>, Answer> {
-    let too_large = || Answer::text(Status(413), "The body is too large.");
+async fn read_whole(mut body: Incoming, kept: &mut ReservedBytes) -> Result<Vec<u8>, HttpResponse> {
+    let too_large = || HttpResponse::text(Status(413), "The body is too large.");
     if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
         return Err(too_large());
     }
@@ -605,8 +617,8 @@ async fn read_whole(mut body: Incoming, kept: &mut ReservedBytes) -> Result<Vec<
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(0);
     let mut bytes = Vec::with_capacity(announced);
     while let Some(frame) = body.frame().await {
-        let frame =
-            frame.map_err(|_| Answer::text(Status::BAD_REQUEST, "The body cannot be read."))?;
+        let frame = frame
+            .map_err(|_| HttpResponse::text(Status::BAD_REQUEST, "The body cannot be read."))?;
         let Ok(data) = frame.into_data() else {
             continue;
         };
@@ -666,7 +678,7 @@ struct AnswerBody {
 }
 
 impl AnswerBody {
-    fn new(body: Cow<'static, str>, place: &Arc<Place>) -> AnswerBody {
+    fn new(body: Cow<'static, str>, place: &Arc<ConnectionSlot>) -> AnswerBody {
         let (left, memory) = match body {
             Cow::Borrowed(text) => (Bytes::from_static(text.as_bytes()), 0),
             Cow::Owned(text) => {

@@ -133,7 +133,7 @@ pub fn would_start_together(
     }
     let specs: Vec<JobSpec> = jobs.iter().map(|job| (*job.spec).clone()).collect();
     let (at, allocs) =
-        trial::would_start_together(state, &specs, now, trial::Question::When, JOINT_NODES_MAX)?;
+        trial::would_start_together(state, &specs, now, trial::TrialGoal::When, JOINT_NODES_MAX)?;
     let first = allocs.first().map(|alloc| alloc.partition.clone());
     let nodes: Vec<&str> = allocs.iter().map(|alloc| alloc.hostlist.as_str()).collect();
     let start = ExpectedStart {

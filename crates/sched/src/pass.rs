@@ -102,7 +102,7 @@ pub(crate) struct Pass<'a> {
     /// Priorities, once somebody may be preempted for having a lower one.
     pub(crate) priorities: RefCell<Option<Priorities<'a>>>,
     /// Heterogeneous jobs that were tried, by leader.
-    het_tried: NumberMap<JobId, het::Tried>,
+    het_tried: NumberMap<JobId, het::HetResult>,
 }
 
 impl<'a> Pass<'a> {
@@ -417,7 +417,7 @@ impl<'a> Pass<'a> {
         let job = key.job;
         let het = het.filter(|_| self.backfill);
         if pass.head.is_none() {
-            if het.is_some_and(|het| het::waits(self, het, lane, key) != het::Tried::Waits) {
+            if het.is_some_and(|het| het::waits(self, het, lane, key) != het::HetResult::Waits) {
                 return;
             }
             self.lists.parts[part as usize].head = Some(job);

@@ -4,7 +4,7 @@
 
 pub use crate::errno::Errno;
 use crate::kernel;
-pub use crate::line::Line;
+pub use crate::line::TextBuffer;
 use core::ffi::{CStr, c_char, c_long};
 
 type Result<T> = core::result::Result<T, Errno>;
@@ -433,7 +433,7 @@ pub fn try_write(fd: i32, bytes: &[u8]) -> Result<usize> {
 /// Begins an audit session for a user, of which this process and all that comes of it are; its number. The kernel gives it
 /// when the login user is set.
 pub fn begin_audit_session(uid: u32) -> Result<u32> {
-    let text = Line::<12>::of(format_args!("{uid}"));
+    let text = TextBuffer::<12>::of(format_args!("{uid}"));
     let file = open(
         c"/proc/self/loginuid",
         kernel::O_WRONLY | kernel::O_CLOEXEC,

@@ -36,7 +36,7 @@ pub mod tmp_dir;
 use libc as kernel;
 
 #[cfg(not(freestanding))]
-pub use order::{Order, ResourceLimit, Strings};
+pub use order::{ExecOrder, ResourceLimit, Strings};
 pub use process::{FaultOwner, ORDER_FD, SLOT, SLOTS_FD, main};
 
 /// The small program: a file to be executed, or nothing where none could be made.

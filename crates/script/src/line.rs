@@ -3,15 +3,15 @@
 use core::fmt;
 
 /// Text in a buffer of this size; what is more is cut off.
-pub struct Line<const N: usize> {
+pub struct TextBuffer<const N: usize> {
     bytes: [u8; N],
     len: usize,
 }
 
-impl<const N: usize> Line<N> {
+impl<const N: usize> TextBuffer<N> {
     /// The text of `args`.
-    pub fn of(args: fmt::Arguments<'_>) -> Line<N> {
-        let mut line = Line {
+    pub fn of(args: fmt::Arguments<'_>) -> TextBuffer<N> {
+        let mut line = TextBuffer {
             bytes: [0; N],
             len: 0,
         };
@@ -26,7 +26,7 @@ impl<const N: usize> Line<N> {
     }
 }
 
-impl<const N: usize> fmt::Write for Line<N> {
+impl<const N: usize> fmt::Write for TextBuffer<N> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = self.bytes.get_mut(self.len..).unwrap_or_default();
         let len = text.len().min(room.len());

@@ -86,7 +86,7 @@ pub struct ResourceLimit {
 /// An order as the launcher gives it.
 #[cfg(not(freestanding))]
 #[derive(Debug)]
-pub struct Order<'a> {
+pub struct ExecOrder<'a> {
     /// The program to be executed.
     pub path: &'a str,
     /// Its arguments, `path` first.
@@ -120,7 +120,7 @@ pub struct Order<'a> {
 
 #[cfg(not(freestanding))]
 mod writer {
-    use super::{ADDED_VARIABLES, HEAD, Head, Order};
+    use super::{ADDED_VARIABLES, ExecOrder, HEAD, Head};
     use alloc::format;
     use alloc::string::String;
     use alloc::vec::Vec;
@@ -161,7 +161,7 @@ mod writer {
         }
     }
 
-    impl Order<'_> {
+    impl ExecOrder<'_> {
         fn paths(&self) -> [&str; 9] {
             let stderr = self.stderr.unwrap_or_default();
             let [usual, other, above] = self.tmp_dir.unwrap_or_default();
@@ -383,8 +383,8 @@ mod tests {
     use std::vec;
     use std::vec::Vec;
 
-    fn example<'a>(args: &'a Strings, env: [&'a Strings; 2]) -> Order<'a> {
-        Order {
+    fn example<'a>(args: &'a Strings, env: [&'a Strings; 2]) -> ExecOrder<'a> {
+        ExecOrder {
             path: "/script",
             args,
             env,
@@ -457,7 +457,7 @@ mod tests {
         );
         assert_eq!(order.limits, [7, u64::MAX, 1, 9]);
         let empty = Strings::default();
-        let other = Order {
+        let other = ExecOrder {
             user: None,
             stderr: Some("err"),
             append: false,

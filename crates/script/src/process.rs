@@ -1,6 +1,6 @@
 //! What the process does.
 
-use crate::bare::{self, Errno, Line};
+use crate::bare::{self, Errno, TextBuffer};
 use crate::order::MappedOrder;
 use crate::tmp_dir::{self, TmpDirNames};
 use crate::{identity, kernel, oom};
@@ -18,7 +18,7 @@ const CHANGED_SIGNALS: [i32; 2] = [kernel::SIGHUP, kernel::SIGPIPE];
 
 /// Text without memory of its own.
 macro_rules! message {
-    ($($text:tt)*) => { Line::of(format_args!($($text)*)) };
+    ($($text:tt)*) => { TextBuffer::of(format_args!($($text)*)) };
 }
 
 /// Whose fault a failure is.
@@ -84,16 +84,16 @@ impl Script {
         bare::exit(1)
     }
 
-    fn explain(&self, failed: StartStage, e: Errno) -> Line<255> {
+    fn explain(&self, failed: StartStage, e: Errno) -> TextBuffer<255> {
         let (node, job) = (FaultOwner::Node.letter(), FaultOwner::Job.letter());
         let could_not = |what: &str, path: &CStr| {
-            let path = Shown(path);
+            let path = PathText(path);
             message!("{job}Could not open {what} file {path}: {e}")
         };
         match failed {
             StartStage::User => {
                 let uid = self.0.user.map_or(0, |user| user.0);
-                let name = Shown(self.0.user_name);
+                let name = PathText(self.0.user_name);
                 message!("{node}cannot become user {name} (uid {uid}): {e}")
             }
             StartStage::Directory => message!("{job}chdir to /tmp: {e}"),
@@ -132,7 +132,7 @@ impl Script {
         }
         .map_err(at(StartStage::Stderr))?;
         if let Some(e) = astray {
-            let dir = Shown(order.work_dir);
+            let dir = PathText(order.work_dir);
             say(&message!(
                 "couldn't chdir to `{dir}': {e}: going to /tmp instead"
             ));
@@ -144,7 +144,7 @@ impl Script {
     fn exec(&mut self) -> ! {
         let pid = bare::getpid();
         let added = Variables {
-            task_pid: Line::of(format_args!("SLURM_TASK_PID={pid}\0")),
+            task_pid: TextBuffer::of(format_args!("SLURM_TASK_PID={pid}\0")),
             tmp_dir: self.0.tmp_dir.map(|names| tmp_dir_variables(&names)),
         };
         added.add_to(&mut self.0);
@@ -153,7 +153,7 @@ impl Script {
         // SAFETY: both are of addresses of strings that stay as they are, and end with a null; the lines live until exec.
         #[allow(unsafe_code)]
         let e = unsafe { bare::execve(self.0.path, argv, env) };
-        let path = Shown(self.0.path);
+        let path = PathText(self.0.path);
         say(&message!("execve(): {path}: {e}"));
         // Slurm makes the errno the exit code.
         bare::exit(e.0)
@@ -165,15 +165,15 @@ const PATH_VARIABLE: usize = kernel::PATH_MAX as usize + 16;
 
 /// Variables that are known last, each with a zero byte after it.
 struct Variables {
-    task_pid: Line<32>,
+    task_pid: TextBuffer<32>,
     /// Those that name the job's temporary directory.
-    tmp_dir: Option<[Line<PATH_VARIABLE>; 2]>,
+    tmp_dir: Option<[TextBuffer<PATH_VARIABLE>; 2]>,
 }
 
 impl Variables {
     /// Adds those that are whole.
     fn add_to(&self, order: &mut MappedOrder) {
-        let of_tmp_dir = self.tmp_dir.iter().flatten().map(Line::as_bytes);
+        let of_tmp_dir = self.tmp_dir.iter().flatten().map(TextBuffer::as_bytes);
         let all = of_tmp_dir.chain([self.task_pid.as_bytes()]);
         let whole = all.filter_map(|bytes| CStr::from_bytes_with_nul(bytes).ok());
         whole.for_each(|variable| order.add_variable(variable));
@@ -182,15 +182,15 @@ impl Variables {
 
 /// Makes the job's temporary directory, and gives the variables that name it, or the one above where it cannot be made: that is for the
 /// job to know, and not to fail by.
-fn tmp_dir_variables(names: &TmpDirNames<'_>) -> [Line<PATH_VARIABLE>; 2] {
+fn tmp_dir_variables(names: &TmpDirNames<'_>) -> [TextBuffer<PATH_VARIABLE>; 2] {
     let path = tmp_dir::make(names).unwrap_or_else(|e| {
-        let (usual, above) = (Shown(names.usual), Shown(names.above));
+        let (usual, above) = (PathText(names.usual), PathText(names.above));
         say(&message!(
             "temporary directory {usual} cannot be made: {e}: TMPDIR is {above}"
         ));
         names.above
     });
-    let path = Shown(path);
+    let path = PathText(path);
     [message!("TMPDIR={path}\0"), message!("TMP={path}\0")]
 }
 
@@ -217,9 +217,9 @@ fn put_in_slot(slot: usize, text: &[u8]) {
 }
 
 /// A path in a message.
-struct Shown<'a>(&'a CStr);
+struct PathText<'a>(&'a CStr);
 
-impl core::fmt::Display for Shown<'_> {
+impl core::fmt::Display for PathText<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let chunks = self.0.to_bytes().utf8_chunks();
         chunks
@@ -229,7 +229,7 @@ impl core::fmt::Display for Shown<'_> {
 }
 
 /// Writes a line to standard error as slurmstepd does.
-fn say(text: &Line<512>) {
+fn say(text: &TextBuffer<512>) {
     bare::write(2, b"slurmstepd: error: ");
     bare::write(2, text.as_bytes());
     bare::write(2, b"\n");

@@ -25,7 +25,7 @@ use muster_proto::client::{Request, RequestBody};
 use muster_proto::{PROTOCOL, frame};
 
 /// What a hostile user knows of the cluster.
-pub(crate) struct Known {
+pub(crate) struct AttackerKnowledge {
     /// Jobs, others' for the most part.
     pub(crate) jobs: Vec<JobId>,
     /// Scripts and environments of others.
@@ -101,7 +101,7 @@ fn text(random: &mut Random) -> String {
     }
 }
 
-fn time(random: &mut Random, known: &Known) -> Timestamp {
+fn time(random: &mut Random, known: &AttackerKnowledge) -> Timestamp {
     let near = known.now + i64::try_from(random.below(600_000)).unwrap_or(0) - 300_000;
     Timestamp(*random.pick(&[i64::MIN, -1, 0, 1, near, near, near, i64::MAX]))
 }
@@ -117,7 +117,7 @@ fn some<T>(random: &mut Random, of: impl FnOnce(&mut Random) -> T) -> Option<T> 
     (!random.one_in(4)).then(|| of(random))
 }
 
-fn job(random: &mut Random, known: &Known) -> JobId {
+fn job(random: &mut Random, known: &AttackerKnowledge) -> JobId {
     if known.jobs.is_empty() || random.one_in(10) {
         return JobId(wide(random));
     }
@@ -225,7 +225,7 @@ fn spoil_ask(random: &mut Random, ask: &mut ResourceAsk) {
 }
 
 /// Changes one field of a specification.
-fn spoil(random: &mut Random, known: &Known, spec: &mut JobSpec) {
+fn spoil(random: &mut Random, known: &AttackerKnowledge, spec: &mut JobSpec) {
     match random.below(35) {
         0 => {
             spec.owner = Owner {
@@ -296,7 +296,7 @@ fn spoil(random: &mut Random, known: &Known, spec: &mut JobSpec) {
     }
 }
 
-fn dependency(random: &mut Random, known: &Known) -> Dependency {
+fn dependency(random: &mut Random, known: &AttackerKnowledge) -> Dependency {
     let kinds = [
         DependencyKind::After,
         DependencyKind::AfterAny,
@@ -321,7 +321,7 @@ fn dependency(random: &mut Random, known: &Known) -> Dependency {
     }
 }
 
-fn spoiled_spec(random: &mut Random, known: &Known) -> JobSpec {
+fn spoiled_spec(random: &mut Random, known: &AttackerKnowledge) -> JobSpec {
     let mut spec = known.spec.clone();
     for _ in 0..random.between(1, 4) {
         spoil(random, known, &mut spec);
@@ -332,7 +332,7 @@ fn spoiled_spec(random: &mut Random, known: &Known) -> JobSpec {
     spec
 }
 
-fn target(random: &mut Random, known: &Known) -> JobTarget {
+fn target(random: &mut Random, known: &AttackerKnowledge) -> JobTarget {
     JobTarget {
         job: job(random, known),
         tasks: some(random, |r| indices(r, known.array_size)).filter(|_| random.one_in(2)),
@@ -340,7 +340,7 @@ fn target(random: &mut Random, known: &Known) -> JobTarget {
     }
 }
 
-fn selection(random: &mut Random, known: &Known) -> JobSelection {
+fn selection(random: &mut Random, known: &AttackerKnowledge) -> JobSelection {
     let names_jobs = random.one_in(2);
     let count = if names_jobs { random.below(6) } else { 0 };
     JobSelection {
@@ -357,7 +357,7 @@ fn selection(random: &mut Random, known: &Known) -> JobSelection {
     }
 }
 
-fn update(random: &mut Random, known: &Known) -> Box<JobUpdate> {
+fn update(random: &mut Random, known: &AttackerKnowledge) -> Box<JobUpdate> {
     let mut update = JobUpdate::default();
     for _ in 0..random.between(1, 3) {
         match random.below(18) {
@@ -396,7 +396,7 @@ fn script(random: &mut Random) -> Vec<u8> {
     text
 }
 
-fn submission(random: &mut Random, known: &Known) -> UserCommand {
+fn submission(random: &mut Random, known: &AttackerKnowledge) -> UserCommand {
     let own: [(BlobId, ByteVec); 1] = [(
         BlobId([random.small(1, 250) as u8; 32]),
         script(random).into(),
@@ -429,7 +429,7 @@ fn submission(random: &mut Random, known: &Known) -> UserCommand {
 }
 
 /// What only administrators may ask for.
-fn administration(random: &mut Random, known: &Known) -> UserCommand {
+fn administration(random: &mut Random, known: &AttackerKnowledge) -> UserCommand {
     let target = target(random, known);
     let pairs = vec![(
         (*random.pick(&["State", "Nodes", "MaxTime"])).to_owned(),
@@ -506,7 +506,7 @@ pub(crate) fn is_administration(command: &UserCommand) -> bool {
 }
 
 /// A request.
-pub(crate) fn command(random: &mut Random, known: &Known) -> UserCommand {
+pub(crate) fn command(random: &mut Random, known: &AttackerKnowledge) -> UserCommand {
     let target = target(random, known);
     match random.below(20) {
         0..=8 => submission(random, known),
@@ -721,7 +721,7 @@ mod tests {
 
     #[test]
     fn most_garbled_requests_decode() {
-        let known = Known {
+        let known = AttackerKnowledge {
             jobs: vec![JobId(1)],
             blobs: Vec::new(),
             spec: JobSpec::default(),

@@ -9,7 +9,7 @@ mod srun;
 mod step_link;
 mod stepd;
 
-pub(crate) use agent::{AgentInput, AgentProcess, Asker, Dial, DialStage, ToLauncher};
+pub(crate) use agent::{AgentInput, AgentProcess, Dial, DialStage, RequestSource, ToLauncher};
 pub(crate) use disk::{Disk, DiskFault};
 pub(crate) use launcher::{LauncherProcess, StepdConnection};
 pub(crate) use machine::{

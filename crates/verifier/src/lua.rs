@@ -9,7 +9,8 @@ pub use cli_filter::load as load_cli_filter;
 
 use crate::description::Description;
 use crate::message::{
-    Answer, LINE_BYTES_MAX, LOG_LINES_MAX, Level, Load, Question, Subject, USER_LINES_MAX, Verdict,
+    DataQuery, DataReply, LINE_BYTES_MAX, LOG_LINES_MAX, Level, Load, Subject, USER_LINES_MAX,
+    Verdict,
 };
 use mlua::{Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, Value, VmState};
 use muster_model::visible_text::{beginning, visible};
@@ -33,7 +34,7 @@ pub trait Host {
     /// A line for the log.
     fn log(&self, level: Level, text: &str);
     /// A question; absent if there is nobody to answer it.
-    fn ask(&self, question: Question) -> Option<Answer>;
+    fn ask(&self, question: DataQuery) -> Option<DataReply>;
     /// It goes on though its time is over and it was said so: the process ends here.
     fn give_up(&self) -> !;
 }

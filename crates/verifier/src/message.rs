@@ -21,7 +21,7 @@ pub const LINE_BYTES_MAX: usize = 4 << 10;
 
 /// From the controller.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
-pub enum Order {
+pub enum ControllerRequest {
     /// The first one.
     #[n(0)]
     Load(#[n(0)] Load),
@@ -30,7 +30,7 @@ pub enum Order {
     Verify(#[n(0)] Box<Subject>),
     /// The data that the script asked for.
     #[n(2)]
-    Answer(#[n(0)] Answer),
+    Answer(#[n(0)] DataReply),
 }
 
 /// The program of a process, and its bounds.
@@ -156,7 +156,7 @@ pub enum Value {
 
 /// The data that a script reads besides the job, when it does.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
-pub enum Question {
+pub enum DataQuery {
     /// The partitions that the user may use.
     #[n(0)]
     Partitions,
@@ -183,7 +183,7 @@ pub enum Question {
 
 /// The answer to a question.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
-pub enum Answer {
+pub enum DataReply {
     /// Records.
     #[n(0)]
     Rows(#[n(0)] Vec<Row>),
@@ -216,7 +216,7 @@ pub enum Level {
 /// From a process.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub enum Report {
-    /// The script is loaded: its text. The answer to [`Order::Load`], and whenever the file has changed.
+    /// The script is loaded: its text. The answer to [`ControllerRequest::Load`], and whenever the file has changed.
     #[n(0)]
     Loaded(
         #[n(0)]
@@ -245,7 +245,7 @@ pub enum Report {
     },
     /// It waits for an answer.
     #[n(3)]
-    Question(#[n(0)] Question),
+    Question(#[n(0)] DataQuery),
     /// The end of a verification.
     #[n(4)]
     Verdict(#[n(0)] Box<Verdict>),
@@ -280,5 +280,5 @@ pub struct Verdict {
     pub update: Option<Box<JobUpdate>>,
 }
 
-impl Message for Order {}
+impl Message for ControllerRequest {}
 impl Message for Report {}

@@ -2,7 +2,9 @@
 //! order, carries it out and reports; it ends when the controller closes the connection, or kills it.
 
 use crate::lua::{Host, Script};
-use crate::message::{Answer, Level, Load, Order, Question, Report, SOURCE_BYTES_MAX, Verdict};
+use crate::message::{
+    ControllerRequest, DataQuery, DataReply, Level, Load, Report, SOURCE_BYTES_MAX, Verdict,
+};
 use minicbor::bytes::ByteVec;
 use muster_proto::frame;
 use std::cell::RefCell;
@@ -37,7 +39,7 @@ pub fn serve(stream: UnixStream) -> io::Result<()> {
     let link = Rc::new(Link {
         stream: RefCell::new(stream),
     });
-    let Some(Order::Load(load)) = link.next()? else {
+    let Some(ControllerRequest::Load(load)) = link.next()? else {
         return Err(io::Error::other("the first order says what to load"));
     };
     let mut loaded = Loaded {
@@ -48,7 +50,7 @@ pub fn serve(stream: UnixStream) -> io::Result<()> {
     };
     loaded.start()?;
     while let Some(order) = link.next()? {
-        let Order::Verify(subject) = order else {
+        let ControllerRequest::Verify(subject) = order else {
             return Err(io::Error::other("no answer was asked for"));
         };
         loaded.look_again()?;
@@ -70,7 +72,7 @@ struct Link {
 }
 
 impl Link {
-    fn next(&self) -> io::Result<Option<Order>> {
+    fn next(&self) -> io::Result<Option<ControllerRequest>> {
         match frame::read(&mut *self.stream.borrow_mut()) {
             Ok(order) => Ok(Some(order)),
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
@@ -90,10 +92,10 @@ impl Host for Link {
         let _ = self.send(&Report::Log { level, text });
     }
 
-    fn ask(&self, question: Question) -> Option<Answer> {
+    fn ask(&self, question: DataQuery) -> Option<DataReply> {
         self.send(&Report::Question(question)).ok()?;
         match self.next() {
-            Ok(Some(Order::Answer(answer))) => Some(answer),
+            Ok(Some(ControllerRequest::Answer(answer))) => Some(answer),
             _ => None,
         }
     }

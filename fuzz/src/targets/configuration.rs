@@ -2,7 +2,7 @@
 
 use muster_conf::files::{self, Flat};
 use muster_conf::verifier::Bounds;
-use muster_conf::{Facts, grid_engine, job_container, load_with, show_config, topology};
+use muster_conf::{ListingContext, grid_engine, job_container, load_with, show_config, topology};
 use muster_core::decide::decide;
 use muster_core::state::State;
 use muster_model::command::{Command, KeptPartitions};
@@ -33,7 +33,7 @@ pub(super) fn run(data: &[u8]) {
     findings
         .iter()
         .for_each(|finding| assert!(!finding.to_string().is_empty()));
-    let facts = Facts {
+    let facts = ListingContext {
         boot_time: "",
         next_job_id: 1,
         version: "",

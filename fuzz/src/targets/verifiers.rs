@@ -9,7 +9,9 @@ use muster_model::spec::{ExecContext, JobSpec};
 use muster_proto::frame;
 use muster_proto::jsv::{JsvAction, State, Verification};
 use muster_verifier::jsv::{Site, apply, asked};
-use muster_verifier::message::{Answer, Level, Load, Order, Question, Report, Row, Subject};
+use muster_verifier::message::{
+    ControllerRequest, DataQuery, DataReply, Level, Load, Report, Row, Subject,
+};
 use muster_verifier::message::{Value, Verdict};
 use std::sync::LazyLock;
 
@@ -28,9 +30,10 @@ pub(super) fn messages(data: &[u8]) {
             let again = frame::decode::<Report>(&once).expect("what was decoded can be again");
             assert!(encoded(&again) == once, "{report:?} is {again:?}");
         }
-    } else if let Ok(order) = frame::decode::<Order>(bytes) {
+    } else if let Ok(order) = frame::decode::<ControllerRequest>(bytes) {
         let once = encoded(&order);
-        let again = frame::decode::<Order>(&once).expect("what was decoded can be again");
+        let again =
+            frame::decode::<ControllerRequest>(&once).expect("what was decoded can be again");
         assert!(encoded(&again) == once, "{order:?} is {again:?}");
     }
 }
@@ -46,7 +49,7 @@ pub(super) fn seeds_of_messages() -> Vec<Vec<u8>> {
             level: Level::Info,
             text: "x".to_owned(),
         },
-        Report::Question(Question::Association {
+        Report::Question(DataQuery::Association {
             account: "a".to_owned(),
             partition: "p".to_owned(),
         }),
@@ -66,15 +69,15 @@ pub(super) fn seeds_of_messages() -> Vec<Vec<u8>> {
         ],
     };
     let orders = [
-        Order::Load(Load {
+        ControllerRequest::Load(Load {
             path: "/etc/slurm/job_submit.lua".to_owned(),
             last_good: None,
             time_limit_ms: 10_000,
             memory_bytes: 64 << 20,
             cluster: "c".to_owned(),
         }),
-        Order::Verify(Box::new(SUBJECT.clone())),
-        Order::Answer(Answer::Rows(vec![row])),
+        ControllerRequest::Verify(Box::new(SUBJECT.clone())),
+        ControllerRequest::Answer(DataReply::Rows(vec![row])),
     ];
     let reports = reports.iter().map(|report| headed(&[0], &Tree::of(report)));
     let orders = orders.iter().map(|order| headed(&[1], &Tree::of(order)));

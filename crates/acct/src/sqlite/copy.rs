@@ -3,7 +3,7 @@
 //! Rows are written there by their keys, so that to write one twice changes nothing. What a copy has reached is kept where the
 //! copy is, in the transaction that writes the rows.
 
-use super::log::{self, Written};
+use super::log::{self, EntrySubject};
 use super::read::{FIXED_BYTES, bytes_of};
 use super::records::{RawJob, Records, job_columns, owner_names};
 use super::row::{small, step_key, time};
@@ -322,7 +322,7 @@ impl Selection<'_> {
         let entries = statement.query_map((copied.number, most as i64), |row| {
             Ok((
                 row.get::<_, i64>(0)?,
-                Written::of(row.get(1)?, row.get(2)?, row.get(3)?),
+                EntrySubject::of(row.get(1)?, row.get(2)?, row.get(3)?),
             ))
         })?;
         let entries = entries.collect::<rusqlite::Result<Vec<_>>>()?;
@@ -340,17 +340,17 @@ impl Selection<'_> {
         Ok(reached.map(|number| Copied { number, ..copied }))
     }
 
-    fn read(&mut self, written: Written) -> Result<(), StoreError> {
+    fn read(&mut self, written: EntrySubject) -> Result<(), StoreError> {
         match written {
-            Written::Job(row) => self.job(row).map(drop),
-            Written::Step(row, step) => self.step(row, step),
-            Written::Reset(row) => self.reset(row),
-            Written::Suspension(row) => self.suspensions(row),
-            Written::NodeEvent(id) => self.event(id),
-            Written::Transaction(id) => self.transaction(id),
-            Written::Used(id) => self.used(id),
-            Written::Out(id) => self.out(id),
-            Written::Reservation(id) => self.reservation(id),
+            EntrySubject::Job(row) => self.job(row).map(drop),
+            EntrySubject::Step(row, step) => self.step(row, step),
+            EntrySubject::Reset(row) => self.reset(row),
+            EntrySubject::Suspension(row) => self.suspensions(row),
+            EntrySubject::NodeEvent(id) => self.event(id),
+            EntrySubject::Transaction(id) => self.transaction(id),
+            EntrySubject::Used(id) => self.used(id),
+            EntrySubject::Out(id) => self.out(id),
+            EntrySubject::Reservation(id) => self.reservation(id),
         }
     }
 

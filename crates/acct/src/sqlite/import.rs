@@ -1,7 +1,7 @@
 //! Rows of jobs from another cluster, written beside the controller: by short transactions of this process's own, which leave the
 //! journal position alone. They have numbers of runs that no run of the controller's has, so neither overwrites the other.
 
-use super::log::{self, Written};
+use super::log::{self, EntrySubject};
 use super::purge::PURGED;
 use super::rollup::Rollup;
 use super::row::{
@@ -229,7 +229,7 @@ impl Importer {
                 rollup.add_outage(&event.node, event.start.0, end.0);
                 if is_logged {
                     let id = transaction.last_insert_rowid();
-                    log::append(&transaction, Written::NodeEvent(id))?;
+                    log::append(&transaction, EntrySubject::NodeEvent(id))?;
                 }
             }
         }
@@ -279,7 +279,7 @@ impl Importer {
                 added += 1;
                 if is_logged {
                     let id = transaction.last_insert_rowid();
-                    log::append(&transaction, Written::Transaction(id))?;
+                    log::append(&transaction, EntrySubject::Transaction(id))?;
                 }
             }
         }
@@ -366,7 +366,7 @@ impl RowWriter<'_> {
             .finish(self.connection, self.texts, self.is_logged)
     }
 
-    pub(super) fn log(&self, written: Written) -> rusqlite::Result<()> {
+    pub(super) fn log(&self, written: EntrySubject) -> rusqlite::Result<()> {
         match self.is_logged {
             true => log::append(self.connection, written),
             false => Ok(()),
@@ -426,8 +426,8 @@ impl RowWriter<'_> {
                 )?
                 .execute((row, start.0, end.0))?;
         }
-        self.log(Written::Job(row))?;
-        self.log(Written::Reset(row))?;
+        self.log(EntrySubject::Job(row))?;
+        self.log(EntrySubject::Reset(row))?;
         Ok(())
     }
 

@@ -10,7 +10,7 @@ const ENTRIES_MAX: i64 = 20_000_000;
 
 /// The subject of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Written {
+pub(super) enum EntrySubject {
     /// A run, by its row.
     Job(i64),
     /// A step of a run.
@@ -31,33 +31,33 @@ pub(super) enum Written {
     Reservation(i64),
 }
 
-impl Written {
+impl EntrySubject {
     fn columns(self) -> (i64, i64, i64) {
         match self {
-            Written::Job(row) => (1, row, 0),
-            Written::Step(row, step) => (2, row, step),
-            Written::Reset(row) => (3, row, 0),
-            Written::Suspension(row) => (4, row, 0),
-            Written::NodeEvent(id) => (5, id, 0),
-            Written::Transaction(id) => (6, id, 0),
-            Written::Used(id) => (7, id, 0),
-            Written::Out(id) => (8, id, 0),
-            Written::Reservation(id) => (9, id, 0),
+            EntrySubject::Job(row) => (1, row, 0),
+            EntrySubject::Step(row, step) => (2, row, step),
+            EntrySubject::Reset(row) => (3, row, 0),
+            EntrySubject::Suspension(row) => (4, row, 0),
+            EntrySubject::NodeEvent(id) => (5, id, 0),
+            EntrySubject::Transaction(id) => (6, id, 0),
+            EntrySubject::Used(id) => (7, id, 0),
+            EntrySubject::Out(id) => (8, id, 0),
+            EntrySubject::Reservation(id) => (9, id, 0),
         }
     }
 
     /// The entry with these columns; none of one that a newer release has written.
-    pub(super) fn of(kind: i64, first: i64, second: i64) -> Option<Written> {
+    pub(super) fn of(kind: i64, first: i64, second: i64) -> Option<EntrySubject> {
         Some(match kind {
-            1 => Written::Job(first),
-            2 => Written::Step(first, second),
-            3 => Written::Reset(first),
-            4 => Written::Suspension(first),
-            5 => Written::NodeEvent(first),
-            6 => Written::Transaction(first),
-            7 => Written::Used(first),
-            8 => Written::Out(first),
-            9 => Written::Reservation(first),
+            1 => EntrySubject::Job(first),
+            2 => EntrySubject::Step(first, second),
+            3 => EntrySubject::Reset(first),
+            4 => EntrySubject::Suspension(first),
+            5 => EntrySubject::NodeEvent(first),
+            6 => EntrySubject::Transaction(first),
+            7 => EntrySubject::Used(first),
+            8 => EntrySubject::Out(first),
+            9 => EntrySubject::Reservation(first),
             _ => return None,
         })
     }
@@ -73,7 +73,7 @@ pub(super) fn is_kept(connection: &Connection) -> rusqlite::Result<bool> {
 }
 
 /// Appends an entry.
-pub(super) fn append(connection: &Connection, written: Written) -> rusqlite::Result<()> {
+pub(super) fn append(connection: &Connection, written: EntrySubject) -> rusqlite::Result<()> {
     connection
         .prepare_cached("INSERT INTO change_log (kind, first, second) VALUES (?1, ?2, ?3)")?
         .execute(written.columns())?;

@@ -3,7 +3,7 @@
 //! not purged.
 
 use super::job_text;
-use super::log::{self, Written};
+use super::log::{self, EntrySubject};
 use super::row::{IMPORTED_RUN, OPEN, RUN_BITS};
 use super::{open_read_only, schema, set_up};
 use crate::store::StoreError;
@@ -98,14 +98,14 @@ pub enum RowKey {
 
 /// From where on rows are looked for: after the run of this end and number. Steps and suspensions are found by their runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct After {
+pub struct PurgePosition {
     end_ms: i64,
     row: i64,
 }
 
-impl Default for After {
-    fn default() -> After {
-        After {
+impl Default for PurgePosition {
+    fn default() -> PurgePosition {
+        PurgePosition {
             end_ms: i64::MIN,
             row: i64::MIN,
         }
@@ -149,7 +149,7 @@ impl Purger {
         &self,
         what: Purged,
         before: Timestamp,
-        after: &mut After,
+        after: &mut PurgePosition,
         most: usize,
     ) -> Result<Vec<RowKey>, StoreError> {
         let most = i64::try_from(most.max(1)).unwrap_or(i64::MAX);
@@ -242,7 +242,7 @@ impl Purger {
         &self,
         sql: &str,
         before: Timestamp,
-        after: &mut After,
+        after: &mut PurgePosition,
         most: i64,
         key: fn(i64, i64) -> RowKey,
     ) -> Result<Vec<RowKey>, StoreError> {
@@ -253,12 +253,12 @@ impl Purger {
         let mut parts = self.connection.prepare_cached(sql)?;
         loop {
             let found = runs.query_map((before.0, after.end_ms, after.row, most), |row| {
-                Ok(After {
+                Ok(PurgePosition {
                     end_ms: row.get(0)?,
                     row: row.get(1)?,
                 })
             })?;
-            let found = found.collect::<rusqlite::Result<Vec<After>>>()?;
+            let found = found.collect::<rusqlite::Result<Vec<PurgePosition>>>()?;
             let mut keys = Vec::new();
             for run in &found {
                 let own = parts.query_map([run.row], |row| Ok(key(row.get(0)?, row.get(1)?)))?;
@@ -418,15 +418,15 @@ fn note_purged(connection: &Connection, key: RowKey) -> rusqlite::Result<()> {
 }
 
 /// The log's key of a row that is gone.
-fn written(key: RowKey) -> Written {
+fn written(key: RowKey) -> EntrySubject {
     match key {
-        RowKey::Event(id) => Written::NodeEvent(id),
-        RowKey::Job(row) => Written::Job(row),
-        RowKey::Step(job, _) => Written::Reset(job),
-        RowKey::Suspension(job, _) => Written::Suspension(job),
-        RowKey::Transaction(id) => Written::Transaction(id),
-        RowKey::Used(id) => Written::Used(id),
-        RowKey::Out(id) => Written::Out(id),
-        RowKey::Reservation(id) => Written::Reservation(id),
+        RowKey::Event(id) => EntrySubject::NodeEvent(id),
+        RowKey::Job(row) => EntrySubject::Job(row),
+        RowKey::Step(job, _) => EntrySubject::Reset(job),
+        RowKey::Suspension(job, _) => EntrySubject::Suspension(job),
+        RowKey::Transaction(id) => EntrySubject::Transaction(id),
+        RowKey::Used(id) => EntrySubject::Used(id),
+        RowKey::Out(id) => EntrySubject::Out(id),
+        RowKey::Reservation(id) => EntrySubject::Reservation(id),
     }
 }

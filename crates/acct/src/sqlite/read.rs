@@ -8,7 +8,7 @@ use super::text_hash::TextKey;
 use super::write::{REPEATED_BYTES_MAX, cut};
 use crate::array_text::pending_text;
 use crate::store::{History, Interrupter, StoreError, Transactions, Use};
-use crate::window::{Life, Window};
+use crate::window::{JobTimes, Window};
 use muster_model::hostlist;
 use muster_model::ids::JobId;
 use muster_model::job::ArrayTask;
@@ -518,7 +518,7 @@ impl Search<'_> {
             return Ok(false);
         }
         let state = run.state()?;
-        let life = Life {
+        let life = JobTimes {
             state,
             submit: run.submit,
             eligible: run.eligible,

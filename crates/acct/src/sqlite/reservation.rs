@@ -1,7 +1,7 @@
 //! Times of reservations. A row is a time in which a reservation had the same nodes: another change of it changes the row, as long as
 //! the time has not begun, or begins another. The row of a reservation that was removed before it began goes.
 
-use super::log::{self, Written};
+use super::log::{self, EntrySubject};
 use super::row::{signed, unsigned};
 use crate::change::ReservationNow;
 use crate::store::StoreError;
@@ -32,7 +32,7 @@ pub(super) fn write(
     is_logged: bool,
 ) -> Result<(), StoreError> {
     let noted = |id: i64| match is_logged {
-        true => log::append(connection, Written::Reservation(id)),
+        true => log::append(connection, EntrySubject::Reservation(id)),
         false => Ok(()),
     };
     let at = now.at.0;

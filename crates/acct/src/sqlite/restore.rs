@@ -2,7 +2,7 @@
 
 use super::import::{ImportedJob, RowWriter};
 use super::job_text;
-use super::log::{self, Written};
+use super::log::{self, EntrySubject};
 use super::purge::{Purger, RowKey};
 use super::records::{RawJob, Records, decode, job_columns};
 use super::rollup::Rollup;
@@ -302,7 +302,7 @@ impl RowWriter<'_> {
                     "INSERT OR IGNORE INTO suspension (job, start_ms, end_ms) VALUES (?1, ?2, ?3)";
                 let values = (row, start.0, end.map(|end| end.0));
                 let added = self.connection.prepare_cached(sql)?.execute(values)?;
-                self.outcome(added, |_| Written::Suspension(*row))
+                self.outcome(added, |_| EntrySubject::Suspension(*row))
             }
             Archived::Transaction(logged) => {
                 let t = &logged.transaction;
@@ -317,7 +317,7 @@ impl RowWriter<'_> {
                     t.users.join(","),
                     t.accounts.join(","),
                 ))?;
-                self.outcome(added, Written::Transaction)
+                self.outcome(added, EntrySubject::Transaction)
             }
             Archived::Reservation(record) => {
                 // One that is not over would never be.
@@ -326,7 +326,7 @@ impl RowWriter<'_> {
                     ..record.clone()
                 };
                 let added = super::reservation::put(self.connection, &record)?;
-                self.outcome(usize::from(added.is_some()), Written::Reservation)
+                self.outcome(usize::from(added.is_some()), EntrySubject::Reservation)
             }
             Archived::Used(sum) => self.restore_sum(sum),
             Archived::Out {
@@ -338,7 +338,7 @@ impl RowWriter<'_> {
                 let sql = "INSERT OR IGNORE INTO out_of_service (length, begin_ms, node, out_ms) VALUES (?1, ?2, ?3, ?4)";
                 let values = (length, begin.0, node, out_ms);
                 let added = self.connection.prepare_cached(sql)?.execute(values)?;
-                self.outcome(added, Written::Out)
+                self.outcome(added, EntrySubject::Out)
             }
         }
     }
@@ -347,7 +347,7 @@ impl RowWriter<'_> {
     fn outcome(
         &self,
         added: usize,
-        written: impl FnOnce(i64) -> Written,
+        written: impl FnOnce(i64) -> EntrySubject,
     ) -> Result<Outcome, StoreError> {
         if added == 0 {
             return Ok(Outcome::Known);
@@ -382,7 +382,7 @@ impl RowWriter<'_> {
                 &event.reason,
                 event.uid,
             ))?;
-        self.outcome(added, Written::NodeEvent)
+        self.outcome(added, EntrySubject::NodeEvent)
     }
 
     fn restore_job(&mut self, archived: &ArchivedJob) -> Result<Outcome, StoreError> {
@@ -424,7 +424,7 @@ impl RowWriter<'_> {
             return Ok(Outcome::Known);
         }
         self.put_step(row, step)?;
-        self.log(Written::Step(row, key))?;
+        self.log(EntrySubject::Step(row, key))?;
         Ok(Outcome::Added)
     }
 
@@ -457,6 +457,6 @@ impl RowWriter<'_> {
                 sum.node_ms,
                 sum.planned_cpu_ms,
             ))?;
-        self.outcome(added, Written::Used)
+        self.outcome(added, EntrySubject::Used)
     }
 }

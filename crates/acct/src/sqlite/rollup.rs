@@ -2,7 +2,7 @@
 //! transaction that writes these: at each of its ends they equal the rows. Runs that are not over are added when a sum is asked
 //! for. Runs that are purged leave them as they are.
 
-use super::log::{self, Written};
+use super::log::{self, EntrySubject};
 use super::row::{OPEN, signed, unsigned};
 use super::text::Interned;
 use crate::store::StoreError;
@@ -284,7 +284,7 @@ impl Rollup {
                 |row| row.get(0),
             )?;
             if is_logged {
-                log::append(connection, Written::Used(id))?;
+                log::append(connection, EntrySubject::Used(id))?;
             }
         }
         let mut put = connection.prepare_cached(
@@ -295,7 +295,7 @@ impl Rollup {
             let id: i64 =
                 put.query_row((length_key(length), begin, node, sum), |row| row.get(0))?;
             if is_logged {
-                log::append(connection, Written::Out(id))?;
+                log::append(connection, EntrySubject::Out(id))?;
             }
         }
         Ok(())

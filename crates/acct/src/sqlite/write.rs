@@ -1,7 +1,7 @@
 //! Carrying out a plan inside a transaction.
 
 use super::job_text;
-use super::log::{self, Written};
+use super::log::{self, EntrySubject};
 use super::plan::{DerivedExit, JobWrite, Plan, ResizedRun, StepWrite, SuspensionWrite};
 use super::reservation;
 use super::rollup::Rollup;
@@ -155,7 +155,7 @@ pub(super) struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn log(&self, written: Written) -> rusqlite::Result<()> {
+    fn log(&self, written: EntrySubject) -> rusqlite::Result<()> {
         match self.is_logged {
             true => log::append(self.connection, written),
             false => Ok(()),
@@ -184,7 +184,7 @@ impl Writer<'_> {
             self.connection
                 .prepare_cached("UPDATE job SET derived_exit = ?2 WHERE row = ?1")?
                 .execute((row, exit_key(*exit)))?;
-            self.log(Written::Job(*row))?;
+            self.log(EntrySubject::Job(*row))?;
         }
         for SuspensionWrite { row, at, ended } in &plan.suspensions {
             let sql = if *ended {
@@ -193,7 +193,7 @@ impl Writer<'_> {
                 "INSERT OR REPLACE INTO suspension (job, start_ms) VALUES (?1, ?2)"
             };
             self.connection.prepare_cached(sql)?.execute((row, at.0))?;
-            self.log(Written::Suspension(*row))?;
+            self.log(EntrySubject::Suspension(*row))?;
         }
         for now in &plan.nodes {
             self.node(now)?;
@@ -228,8 +228,8 @@ impl Writer<'_> {
                 self.connection.prepare_cached(sql)?.execute((run, next))?;
             }
             for row in [run, next] {
-                self.log(Written::Job(row))?;
-                self.log(Written::Reset(row))?;
+                self.log(EntrySubject::Job(row))?;
+                self.log(EntrySubject::Reset(row))?;
             }
         }
         Ok(())
@@ -244,9 +244,9 @@ impl Writer<'_> {
             ] {
                 self.connection.prepare_cached(sql)?.execute([write.row])?;
             }
-            self.log(Written::Reset(write.row))?;
+            self.log(EntrySubject::Reset(write.row))?;
         }
-        self.log(Written::Job(write.row))?;
+        self.log(EntrySubject::Job(write.row))?;
         if !write.whole {
             let ended = write.job.end.is_some();
             let sql = if ended { &SQL.job_end } else { &SQL.job_run };
@@ -407,7 +407,7 @@ impl Writer<'_> {
         }
         bind_step_end(&mut binder, write.end)?;
         statement.raw_execute()?;
-        self.log(Written::Step(write.row, step_key(write.step)))?;
+        self.log(EntrySubject::Step(write.row, step_key(write.step)))?;
         Ok(())
     }
 
@@ -430,7 +430,9 @@ impl Writer<'_> {
                 cut(&accounts, TEXT_BYTES_MAX),
             ))?;
         if is_new > 0 {
-            self.log(Written::Transaction(self.connection.last_insert_rowid()))?;
+            self.log(EntrySubject::Transaction(
+                self.connection.last_insert_rowid(),
+            ))?;
         }
         Ok(())
     }
@@ -468,7 +470,7 @@ impl Writer<'_> {
                 owner,
             ))?;
         for row in rows {
-            self.log(Written::Job(row))?;
+            self.log(EntrySubject::Job(row))?;
         }
         Ok(())
     }
@@ -508,7 +510,7 @@ impl Writer<'_> {
             self.connection
                 .prepare_cached("UPDATE node_event SET end_ms = ?2 WHERE id = ?1")?
                 .execute((open.id, now.at.0))?;
-            self.log(Written::NodeEvent(open.id))?;
+            self.log(EntrySubject::NodeEvent(open.id))?;
             self.rollup.add_outage(&now.node, open.start, now.at.0);
             self.open_nodes.remove(&now.node);
         }
@@ -521,7 +523,7 @@ impl Writer<'_> {
                      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
                 )?
                 .insert((&now.node, now.at.0, down, drain, fail, reason, uid))?;
-            self.log(Written::NodeEvent(id))?;
+            self.log(EntrySubject::NodeEvent(id))?;
             let open = OpenNode {
                 id,
                 start: now.at.0,

@@ -2,8 +2,8 @@
 
 use crate::support::{Directory, Driver, Op};
 use muster_acct::{
-    Change, Follower, Full, History, JobRow, Reader, SqliteStore, Stopped, Store, StoreError,
-    changes,
+    Change, Follower, FollowerStopped, Full, History, JobRow, Reader, SqliteStore, Store,
+    StoreError, changes,
 };
 use muster_model::accounts::JobNote;
 use muster_model::ids::JobId;
@@ -201,7 +201,7 @@ fn shutting_down_with_a_broken_store_says_how_far_it_came() {
     assert_eq!(unflushed.why, "accounting has stopped");
     assert_eq!(
         told.recv_timeout(LONG),
-        Ok(Err(Stopped)),
+        Ok(Err(FollowerStopped)),
         "whoever waits hears of it"
     );
 }

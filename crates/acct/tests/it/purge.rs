@@ -2,9 +2,9 @@
 
 use crate::support::{Directory, Driver, Op, at};
 use muster_acct::{
-    After, ArchiveError, ArchiveHeader, ArchiveReader, ArchiveWriter, Archived, Change, Copied,
-    CopySource, History, ImportMark, ImportedJob, Importer, Purged, Purger, Restorer, RowKey,
-    SqliteStore, Stage, Store, changes,
+    ArchiveError, ArchiveHeader, ArchiveReader, ArchiveWriter, Archived, Change, Copied,
+    CopySource, History, ImportMark, ImportedJob, Importer, PurgePosition, Purged, Purger,
+    Restorer, RowKey, SqliteStore, Stage, Store, changes,
 };
 use muster_fixtures::sample;
 use muster_model::ids::JobId;
@@ -40,7 +40,7 @@ fn a_transaction_removes_few_steps_however_many_a_run_has() {
     let mut purger = Purger::open(&file).unwrap();
     let cut = at(86_400 * 3);
     let keys = purger
-        .find(Purged::Jobs, cut, &mut After::default(), 10)
+        .find(Purged::Jobs, cut, &mut PurgePosition::default(), 10)
         .unwrap();
     let RowKey::Job(run) = keys[3] else {
         panic!("{keys:?}");
@@ -82,7 +82,7 @@ fn a_transaction_removes_few_steps_however_many_a_run_has() {
 
 /// Purges all of a kind; how many rows, and in how many steps.
 fn purge(purger: &mut Purger, what: Purged, before: Timestamp, most: usize) -> (u64, usize) {
-    let (mut after, mut removed, mut steps) = (After::default(), 0, 0);
+    let (mut after, mut removed, mut steps) = (PurgePosition::default(), 0, 0);
     loop {
         let keys = purger.find(what, before, &mut after, most).unwrap();
         if keys.is_empty() {
@@ -272,7 +272,7 @@ fn a_copy_learns_what_is_gone() {
 }
 
 fn rows_of(purger: &Purger, what: Purged, before: Timestamp) -> Vec<(RowKey, Archived)> {
-    let mut after = After::default();
+    let mut after = PurgePosition::default();
     let keys = purger.find(what, before, &mut after, 100_000).unwrap();
     let rows = keys.into_iter();
     rows.map(|key| (key, purger.read(key).unwrap().unwrap()))

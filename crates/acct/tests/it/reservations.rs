@@ -2,7 +2,8 @@
 
 use crate::support::{Directory, at};
 use muster_acct::{
-    After, Archived, Change, History, Purged, Purger, ReservationNow, Restorer, SqliteStore, Store,
+    Archived, Change, History, PurgePosition, Purged, Purger, ReservationNow, Restorer,
+    SqliteStore, Store,
 };
 use muster_proto::acct::ReservationRecord;
 
@@ -110,7 +111,7 @@ fn times_that_are_over_are_purged_and_come_back_once() {
         .find(
             Purged::Reservations,
             at(100_000),
-            &mut After::default(),
+            &mut PurgePosition::default(),
             100,
         )
         .unwrap();

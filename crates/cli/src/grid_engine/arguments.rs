@@ -5,14 +5,14 @@ use crate::options::{Arg, Opt, Spec, Status};
 
 /// An option that was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Given {
+pub(crate) struct OptionArgument {
     /// Its usual name.
     pub(crate) name: &'static str,
     /// Its values.
     pub(crate) values: Vec<String>,
 }
 
-impl Given {
+impl OptionArgument {
     /// The first value; empty where there is none.
     pub(crate) fn value(&self) -> &str {
         self.values.first().map_or("", String::as_str)
@@ -23,7 +23,7 @@ impl Given {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Parsed {
     /// Options in order.
-    pub(crate) options: Vec<Given>,
+    pub(crate) options: Vec<OptionArgument>,
     /// Words that are no options.
     pub(crate) operands: Vec<String>,
 }
@@ -37,7 +37,7 @@ impl Parsed {
     /// The values of an option, each time that it was given.
     pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         let found = self.options.iter().filter(move |given| given.name == name);
-        found.map(Given::value)
+        found.map(OptionArgument::value)
     }
 
     /// The last value of an option.
@@ -46,31 +46,31 @@ impl Parsed {
             .iter()
             .rev()
             .find(|given| given.name == name)
-            .map(Given::value)
+            .map(OptionArgument::value)
     }
 }
 
 /// The error of a command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Wrong {
+pub(crate) enum UsageError {
     /// There is no such option, or a value misses.
     Usage(String),
     /// The option is not implemented.
     Refused(String),
 }
 
-impl Wrong {
+impl UsageError {
     /// The line for the user.
     pub(crate) fn text(&self) -> &str {
         match self {
-            Wrong::Usage(text) | Wrong::Refused(text) => text,
+            UsageError::Usage(text) | UsageError::Refused(text) => text,
         }
     }
 }
 
 /// Where words that are no options may stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Words {
+pub(crate) enum OperandPosition {
     /// The first one ends the options.
     End,
     /// Anywhere.
@@ -81,7 +81,11 @@ pub(crate) enum Words {
 ///
 /// # Errors
 /// The first option that is unknown, lacks a value or is refused.
-pub(crate) fn parse(spec: &'static Spec, args: &[String], words: Words) -> Result<Parsed, Wrong> {
+pub(crate) fn parse(
+    spec: &'static Spec,
+    args: &[String],
+    words: OperandPosition,
+) -> Result<Parsed, UsageError> {
     let name = spec.name;
     let mut parsed = Parsed::default();
     let mut rest = args.iter().peekable();
@@ -90,17 +94,18 @@ pub(crate) fn parse(spec: &'static Spec, args: &[String], words: Words) -> Resul
         // A dash alone is a word: the script is on standard input.
         if word == "-" || !word.starts_with('-') {
             parsed.operands.push(word.clone());
-            if words == Words::End {
+            if words == OperandPosition::End {
                 parsed.operands.extend(rest.by_ref().cloned());
             }
             continue;
         }
-        let option = find(spec, word)
-            .ok_or_else(|| Wrong::Usage(format!("{name}: invalid option argument \"{word}\"")))?;
+        let option = find(spec, word).ok_or_else(|| {
+            UsageError::Usage(format!("{name}: invalid option argument \"{word}\""))
+        })?;
         if let Status::Refused(why) = option.status
             && !informs
         {
-            return Err(Wrong::Refused(format!(
+            return Err(UsageError::Refused(format!(
                 "{name}: option \"{word}\" is not supported: {why}"
             )));
         }
@@ -110,7 +115,7 @@ pub(crate) fn parse(spec: &'static Spec, args: &[String], words: Words) -> Resul
                 Some(value) => values.push(value.clone()),
                 None => {
                     let what = option.placeholder;
-                    return Err(Wrong::Usage(format!(
+                    return Err(UsageError::Usage(format!(
                         "{name}: option \"{word}\" must have an argument: {word} {what}"
                     )));
                 }
@@ -127,7 +132,7 @@ pub(crate) fn parse(spec: &'static Spec, args: &[String], words: Words) -> Resul
             values.push(value.clone());
         }
         match option.status {
-            Status::Works | Status::Partly(_) => parsed.options.push(Given {
+            Status::Works | Status::Partly(_) => parsed.options.push(OptionArgument {
                 name: option.name,
                 values,
             }),
@@ -173,7 +178,12 @@ mod tests {
 
     #[test]
     fn options_values_and_words() {
-        let parsed = parse(&QSUB, &words("-N x -pe smp 4 -cwd job.sh -N y"), Words::End).unwrap();
+        let parsed = parse(
+            &QSUB,
+            &words("-N x -pe smp 4 -cwd job.sh -N y"),
+            OperandPosition::End,
+        )
+        .unwrap();
         let given: Vec<String> = parsed
             .options
             .iter()
@@ -185,10 +195,10 @@ mod tests {
             "-binding linear:2 job.sh",
             "-binding pe striding:2:4 job.sh",
         ] {
-            let parsed = parse(&QSUB, &words(line), Words::End).unwrap();
+            let parsed = parse(&QSUB, &words(line), OperandPosition::End).unwrap();
             assert_eq!(parsed.operands, words("job.sh"), "{line}");
         }
-        let parsed = parse(&QSUB, &words("- a"), Words::End).unwrap();
+        let parsed = parse(&QSUB, &words("- a"), OperandPosition::End).unwrap();
         assert_eq!(parsed.operands, words("- a"));
     }
 
@@ -204,7 +214,9 @@ mod tests {
             ("--name=x", "qsub: invalid option argument \"--name=x\""),
         ] {
             assert_eq!(
-                parse(&QSUB, &words(line), Words::End).unwrap_err().text(),
+                parse(&QSUB, &words(line), OperandPosition::End)
+                    .unwrap_err()
+                    .text(),
                 text
             );
         }
@@ -215,7 +227,7 @@ mod tests {
         for option in QSUB.options {
             if let Status::Refused(_) = option.status {
                 let line = format!("-{}", option.long);
-                let wrong = parse(&QSUB, &words(&line), Words::End).unwrap_err();
+                let wrong = parse(&QSUB, &words(&line), OperandPosition::End).unwrap_err();
                 let name = format!("qsub: option \"-{}\" is not supported: ", option.long);
                 assert!(wrong.text().starts_with(&name), "{}", wrong.text());
             }
@@ -225,7 +237,7 @@ mod tests {
     proptest! {
         #[test]
         fn never_panics(args in proptest::collection::vec("-?[a-zA-Z_@]{0,6}", 0..6)) {
-            let _ = parse(&QSUB, &args, Words::Mixed);
+            let _ = parse(&QSUB, &args, OperandPosition::Mixed);
         }
     }
 }

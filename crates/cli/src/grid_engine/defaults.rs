@@ -1,6 +1,6 @@
 //! Where options of a submission come from beside the command line: sge_request files, files of `-@`, lines in the script.
 
-use super::arguments::{self, Given, Words, Wrong};
+use super::arguments::{self, OperandPosition, OptionArgument, UsageError};
 use super::submit_options::QSUB;
 use crate::listing::complain;
 use crate::options::env;
@@ -10,16 +10,16 @@ use std::path::{Path, PathBuf};
 
 /// Options from one place, with what to call it in messages; empty for the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct OptionSource {
     pub(super) name: String,
-    pub(super) options: Vec<Given>,
+    pub(super) options: Vec<OptionArgument>,
 }
 
 /// An error, and its place.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Misplaced {
     pub(super) place: String,
-    pub(super) wrong: Wrong,
+    pub(super) wrong: UsageError,
 }
 
 /// The sge_request files that there are, the weakest first: the cell's, the user's, the directory's.
@@ -64,15 +64,15 @@ pub(super) fn home() -> PathBuf {
 const DEPTH_MAX: u32 = 8;
 
 /// The options of a file, line by line; lines that begin with `#` are comments.
-pub(super) fn from_file(path: &Path) -> Result<Vec<Place>, Misplaced> {
+pub(super) fn from_file(path: &Path) -> Result<Vec<OptionSource>, Misplaced> {
     file(path, 0)
 }
 
-fn file(path: &Path, depth: u32) -> Result<Vec<Place>, Misplaced> {
+fn file(path: &Path, depth: u32) -> Result<Vec<OptionSource>, Misplaced> {
     let shown = path.display().to_string();
     let wrong = |text: String| Misplaced {
         place: String::new(),
-        wrong: Wrong::Usage(text),
+        wrong: UsageError::Usage(text),
     };
     if depth > DEPTH_MAX {
         return Err(wrong(format!("qsub: {shown}: files of -@ name each other")));
@@ -91,7 +91,11 @@ fn file(path: &Path, depth: u32) -> Result<Vec<Place>, Misplaced> {
 }
 
 /// The options of a script: lines that begin with `prefix`.
-pub(super) fn from_script(script: &str, name: &str, prefix: &str) -> Result<Vec<Place>, Misplaced> {
+pub(super) fn from_script(
+    script: &str,
+    name: &str,
+    prefix: &str,
+) -> Result<Vec<OptionSource>, Misplaced> {
     let mut places = Vec::new();
     if prefix.is_empty() {
         return Ok(places);
@@ -104,16 +108,17 @@ pub(super) fn from_script(script: &str, name: &str, prefix: &str) -> Result<Vec<
     Ok(places)
 }
 
-fn line_options(line: &str, place: String, depth: u32) -> Result<Vec<Place>, Misplaced> {
+fn line_options(line: &str, place: String, depth: u32) -> Result<Vec<OptionSource>, Misplaced> {
     let misplaced = |wrong| Misplaced {
         place: place.clone(),
         wrong,
     };
-    let words = split(line).map_err(|text| misplaced(Wrong::Usage(format!("qsub: {text}"))))?;
-    let parsed = arguments::parse(&QSUB, &words, Words::End).map_err(misplaced)?;
+    let words =
+        split(line).map_err(|text| misplaced(UsageError::Usage(format!("qsub: {text}"))))?;
+    let parsed = arguments::parse(&QSUB, &words, OperandPosition::End).map_err(misplaced)?;
     if let Some(word) = parsed.operands.first() {
         let text = format!("qsub: invalid option argument \"{word}\"");
-        return Err(misplaced(Wrong::Usage(text)));
+        return Err(misplaced(UsageError::Usage(text)));
     }
     expanded(place.clone(), parsed.options, depth)
 }
@@ -121,17 +126,17 @@ fn line_options(line: &str, place: String, depth: u32) -> Result<Vec<Place>, Mis
 /// Puts the options of files of `-@` in the place of each.
 pub(super) fn expanded(
     name: String,
-    options: Vec<Given>,
+    options: Vec<OptionArgument>,
     depth: u32,
-) -> Result<Vec<Place>, Misplaced> {
-    let mut places = vec![Place {
+) -> Result<Vec<OptionSource>, Misplaced> {
+    let mut places = vec![OptionSource {
         name: name.clone(),
         options: Vec::new(),
     }];
     for given in options {
         if given.name == "@" {
             places.extend(file(Path::new(given.value()), depth + 1)?);
-            places.push(Place {
+            places.push(OptionSource {
                 name: name.clone(),
                 options: Vec::new(),
             });
@@ -209,7 +214,7 @@ mod tests {
     #[test]
     fn lines_of_a_script() {
         let script = "#!/bin/sh\n#$ -N x -cwd\n# $ -N y\ntrue\n#$ -j y\n";
-        let names = |places: Vec<Place>| -> Vec<String> {
+        let names = |places: Vec<OptionSource>| -> Vec<String> {
             let options = places.into_iter().flat_map(|place| place.options);
             options.map(|given| given.name.to_owned()).collect()
         };

@@ -1,6 +1,6 @@
 //! qrsh, qlogin, qsh: what runs at once, in front of the user. Their options become those of srun, which does the work.
 
-use super::arguments::{self, Parsed, Words};
+use super::arguments::{self, OperandPosition, Parsed};
 use super::request::{Request, WorkDir};
 use super::submission::{self, places};
 use super::{fail, jsv, qsub, site, unreachable};
@@ -161,7 +161,7 @@ pub(crate) fn sh_main(args: &[String]) -> ExitCode {
 }
 
 fn main(spec: &'static Spec, args: &[String]) -> ExitCode {
-    let parsed = match arguments::parse(spec, args, Words::End) {
+    let parsed = match arguments::parse(spec, args, OperandPosition::End) {
         Ok(parsed) => parsed,
         Err(wrong) => return fail(wrong.text(), 1),
     };

@@ -1,7 +1,7 @@
 //! Verifiers that users name (`-jsv`, sge_request files): programs that see a submission before it is sent, as its user. What
 //! they change is as if it had been an option.
 
-use super::arguments::Given;
+use super::arguments::OptionArgument;
 use super::qsub::Program;
 use super::request::{Request, Slots, WorkDir};
 use super::submission::joined;
@@ -387,7 +387,7 @@ fn give(
     value: &str,
     request: &mut Request,
 ) -> Result<(), super::request::Refused> {
-    request.take(&Given {
+    request.take(&OptionArgument {
         name,
         values: vec![value.to_owned()],
     })

@@ -1,7 +1,7 @@
 //! A test: a hundred lines that are wrong, of scripts (`#$`), requests (`-l`), parallel environments (`-pe`) and verifiers (JSV).
 //! Each gets an error that names its mistake.
 
-use super::arguments::Wrong;
+use super::arguments::UsageError;
 use super::defaults;
 use super::request::{Refused, Request};
 use muster_conf::grid_engine::Mapping;
@@ -16,7 +16,7 @@ fn of_script(line: &str) -> Option<String> {
         Err(found) => {
             assert_eq!(found.place, "job.sh, line 3", "{line}");
             return Some(match found.wrong {
-                Wrong::Usage(text) | Wrong::Refused(text) => text,
+                UsageError::Usage(text) | UsageError::Refused(text) => text,
             });
         }
     };

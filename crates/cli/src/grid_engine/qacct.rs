@@ -2,7 +2,7 @@
 
 mod question;
 
-use super::arguments::{Given, Parsed};
+use super::arguments::{OptionArgument, Parsed};
 use super::{fail, fits, memory, run_command, selection, site, unreachable};
 use crate::connect::Client;
 use crate::listing::context::{Ctx, uid_of};
@@ -485,7 +485,8 @@ impl SumColumn {
     fn pattern<'p>(&self, parsed: &'p Parsed) -> Option<&'p str> {
         let mut given = parsed.options.iter().rev();
         let last = given.find(|own| self.options.contains(&own.name));
-        last.map(Given::value).filter(|pattern| !pattern.is_empty())
+        last.map(OptionArgument::value)
+            .filter(|pattern| !pattern.is_empty())
     }
 
     fn is_asked_for(&self, parsed: &Parsed) -> bool {
@@ -705,7 +706,7 @@ mod tests {
 
     fn parsed(line: &str) -> Parsed {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        let words_of = crate::grid_engine::arguments::Words::Mixed;
+        let words_of = crate::grid_engine::arguments::OperandPosition::Mixed;
         crate::grid_engine::arguments::parse(&SPEC, &words, words_of).unwrap()
     }
 

@@ -1,18 +1,18 @@
 //! qalter: changes jobs. What the controller cannot change is refused by name.
 
-use super::arguments::{Given, Parsed};
+use super::arguments::{OptionArgument, Parsed};
 use super::qstat::lines::is_pending;
 use super::request::{Request, ResourceRequest, WorkDir};
 use super::{fail, output, qhold, qsub, run_command, selection, site, unreachable};
 use crate::connect::Client;
 use crate::options::{HelpForm, Opt, Spec, flag, opt};
 use crate::say::{self, Say};
-use crate::submit::line::{self, Line};
+use crate::submit::line::{self, CommandLine};
 use crate::zone::{self, LocalZone};
 use muster_conf::grid_engine::Mapping;
 use muster_conf::grid_engine::resources::{Resources, split};
 use muster_conf::options::values::{self, time};
-use muster_conf::options::{Chosen, Command};
+use muster_conf::options::{ChosenOptions, Command};
 use muster_model::command::{JobUpdate, UserCommand};
 use muster_model::grid_engine as marks;
 use muster_model::job::Job;
@@ -149,7 +149,7 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
 
 fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
     let mut request = Request::default();
-    let asked: Vec<&Given> = parsed
+    let asked: Vec<&OptionArgument> = parsed
         .options
         .iter()
         .filter(|given| !matches!(given.name, "h" | "t" | "u"))
@@ -461,7 +461,7 @@ fn built(
     mapping: &Mapping,
     client: &mut Client,
 ) -> Result<JobSpec, u8> {
-    let mut chosen = Chosen::new(Command::Sbatch);
+    let mut chosen = ChosenOptions::new(Command::Sbatch);
     let tasks = job.spec.ask.ntasks.unwrap_or(1);
     chosen.set("ntasks", Some(tasks.to_string()));
     super::submission::amounts(resources, &mut chosen);
@@ -470,7 +470,7 @@ fn built(
         ..Request::default()
     };
     super::submission::places(&request, resources, mapping, client, &mut chosen).map_err(|_| 1)?;
-    let mut line = Line {
+    let mut line = CommandLine {
         chosen,
         words: Vec::new(),
         say: Say::new("qalter"),

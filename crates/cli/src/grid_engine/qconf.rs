@@ -8,7 +8,7 @@ mod settings;
 mod tables;
 mod users;
 
-use super::arguments::{self, Given, Words};
+use super::arguments::{self, OperandPosition, OptionArgument};
 use super::{fail, fits, site, unreachable};
 use crate::connect::Client;
 use crate::listing::context::Ctx;
@@ -197,7 +197,7 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
             );
         }
     }
-    let parsed = match arguments::parse(&SPEC, args, Words::Mixed) {
+    let parsed = match arguments::parse(&SPEC, args, OperandPosition::Mixed) {
         Ok(parsed) => parsed,
         Err(wrong) => return fail(wrong.text(), 1),
     };
@@ -205,7 +205,7 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
         say::stdout(&SPEC.help());
         return ExitCode::SUCCESS;
     }
-    let shown = Shown::load();
+    let shown = ClusterData::load();
     let shown = match shown {
         Ok(shown) => shown,
         Err(code) => return code,
@@ -248,7 +248,7 @@ fn in_file(word: &str, values: &[String]) -> Option<ExitCode> {
                 .map(|(name, _)| name.clone())
                 .collect()
         };
-        Shown::load().map_or_else(|_| named(), |shown| shown.complex_names())
+        ClusterData::load().map_or_else(|_| named(), |shown| shown.complex_names())
     };
     Some(match in_files::advice(word, values, &mapping, complexes)? {
         Ok(line) => {
@@ -273,7 +273,7 @@ fn run_all(lines: &[change::CommandLine]) -> Result<ExitCode, ExitCode> {
 }
 
 /// Job classes, as the controller has them.
-fn classes(given: &Given) -> Result<String, String> {
+fn classes(given: &OptionArgument) -> Result<String, String> {
     let classes = crate::class::ask_for_classes()?;
     if given.name == "sjc" {
         let name = given.value();
@@ -296,7 +296,7 @@ fn classes(given: &Given) -> Result<String, String> {
 const ALL_HOSTS: &str = "@allhosts";
 
 /// Users and lists of users.
-fn people(mapping: &Mapping, given: &Given) -> Result<String, String> {
+fn people(mapping: &Mapping, given: &OptionArgument) -> Result<String, String> {
     let mut client = Client::connect().map_err(|e| e.to_string())?;
     let answer = query::accounts(&mut client).map_err(|e| e.to_string())?;
     let accounts = &answer.accounts;
@@ -326,7 +326,7 @@ fn people(mapping: &Mapping, given: &Given) -> Result<String, String> {
 }
 
 /// Data of the cluster.
-struct Shown {
+struct ClusterData {
     mapping: Mapping,
     ctx: Ctx,
     hosts: Vec<String>,
@@ -334,8 +334,8 @@ struct Shown {
     settings: Vec<(String, String)>,
 }
 
-impl Shown {
-    fn load() -> Result<Shown, ExitCode> {
+impl ClusterData {
+    fn load() -> Result<ClusterData, ExitCode> {
         let mapping = site::mapping()?;
         let mut client = Client::connect().map_err(|e| unreachable(&e))?;
         let ctx = site::cluster(&mut client).map_err(|e| unreachable(&e))?;
@@ -344,7 +344,7 @@ impl Shown {
             .pairs;
         let hosts = client.endpoint.hosts.clone();
         let gres = client.endpoint.gres_types.clone();
-        Ok(Shown {
+        Ok(ClusterData {
             mapping,
             ctx,
             hosts,
@@ -353,7 +353,7 @@ impl Shown {
         })
     }
 
-    fn text(&self, given: &Given) -> Result<String, String> {
+    fn text(&self, given: &OptionArgument) -> Result<String, String> {
         let name = given.value();
         let lines = |all: Vec<String>| all.into_iter().map(|line| line + "\n").collect::<String>();
         let none = |what: &str| Err(format!("no {what} defined"));

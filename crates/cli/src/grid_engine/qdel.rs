@@ -1,7 +1,7 @@
 //! qdel: ends jobs.
 
 use super::arguments::Parsed;
-use super::selection::{self, Named};
+use super::selection::{self, JobOperand};
 use super::{fail, fits, run_command, unreachable};
 use crate::connect::{Client, ConnectError};
 use crate::options::{HelpForm, Opt, Spec, flag, opt};
@@ -37,9 +37,9 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
 }
 
 /// Jobs that a command line names, with the tasks of `-t` in the last of them.
-pub(super) fn words(parsed: &Parsed, command: &str) -> Result<Vec<Named>, ExitCode> {
+pub(super) fn words(parsed: &Parsed, command: &str) -> Result<Vec<JobOperand>, ExitCode> {
     let wrong = |why: String| fail(&format!("{command}: {why}"), 1);
-    let mut all: Vec<Named> = Vec::new();
+    let mut all: Vec<JobOperand> = Vec::new();
     for word in &parsed.operands {
         all.extend(selection::named(word).map_err(wrong)?);
     }
@@ -144,7 +144,7 @@ fn shown(job: &Job) -> String {
 }
 
 /// Ends records, each with a line. Whether all went well.
-fn delete(client: &mut Client, jobs: &[&Job], named: Option<&Named>) -> bool {
+fn delete(client: &mut Client, jobs: &[&Job], named: Option<&JobOperand>) -> bool {
     let who = line::user(&nix::unistd::getuid().to_string())
         .map(|user| user.name)
         .unwrap_or_default();

@@ -1,6 +1,6 @@
 //! qhold and qrls: holds of jobs.
 
-use super::arguments::{self, Parsed, Words};
+use super::arguments::{self, OperandPosition, Parsed};
 use super::{fail, qdel, selection, unreachable};
 use crate::connect::{Client, ConnectError};
 use crate::options::{HelpForm, Opt, Spec, flag, opt};
@@ -57,7 +57,7 @@ pub(crate) fn release_main(args: &[String]) -> ExitCode {
 }
 
 fn main(spec: &'static Spec, args: &[String], hold: bool) -> ExitCode {
-    let parsed = match arguments::parse(spec, args, Words::Mixed) {
+    let parsed = match arguments::parse(spec, args, OperandPosition::Mixed) {
         Ok(parsed) => parsed,
         Err(wrong) => return fail(wrong.text(), 1),
     };

@@ -1,6 +1,6 @@
 //! qhost: hosts, with their queues and jobs; qselect: names of queues on hosts.
 
-use super::arguments::{self, Parsed, Words};
+use super::arguments::{self, OperandPosition, Parsed};
 use super::qstat::lines::{self, date};
 use super::qstat::queues::{self, Instance};
 use super::qstat::xml::escaped;
@@ -72,8 +72,8 @@ static QSELECT_OPTIONS: &[Opt] = &[
 
 /// Reads a command line that has no operands.
 fn read(spec: &'static Spec, args: &[String]) -> Result<Parsed, ExitCode> {
-    let parsed =
-        arguments::parse(spec, args, Words::Mixed).map_err(|wrong| fail(wrong.text(), 1))?;
+    let parsed = arguments::parse(spec, args, OperandPosition::Mixed)
+        .map_err(|wrong| fail(wrong.text(), 1))?;
     if parsed.has("help") {
         say::stdout(&spec.help());
         return Err(ExitCode::SUCCESS);

@@ -1,6 +1,6 @@
 //! qping: whether the controller answers.
 
-use super::arguments::{self, Words};
+use super::arguments::{self, OperandPosition};
 use super::fail;
 use crate::connect::{Client, unexpected};
 use crate::listing::context::Ctx;
@@ -34,7 +34,7 @@ pub(crate) static SPEC: Spec = Spec {
 
 /// Runs qping.
 pub(crate) fn main(args: &[String]) -> ExitCode {
-    let parsed = match arguments::parse(&SPEC, args, Words::Mixed) {
+    let parsed = match arguments::parse(&SPEC, args, OperandPosition::Mixed) {
         Ok(parsed) => parsed,
         Err(wrong) => return fail(wrong.text(), 1),
     };

@@ -52,7 +52,7 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
 
 fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
     let mapping = site::mapping()?;
-    let found = Found::load(mapping).map_err(|e| unreachable(&e))?;
+    let found = QuotaData::load(mapping).map_err(|e| unreachable(&e))?;
     let users = parsed.last("u").map_or_else(own_user, str::to_owned);
     let mut quotas = found.quotas(&users);
     let list = |name| {
@@ -118,7 +118,7 @@ const MEMORY: &str = "h_vmem";
 const JOBS: &str = "jobs";
 
 /// The data of quotas.
-struct Found {
+struct QuotaData {
     mapping: Mapping,
     ctx: Ctx,
     accounts: Accounts,
@@ -128,8 +128,8 @@ struct Found {
     jobs: Vec<Job>,
 }
 
-impl Found {
-    fn load(mapping: Mapping) -> Result<Found, ConnectError> {
+impl QuotaData {
+    fn load(mapping: Mapping) -> Result<QuotaData, ConnectError> {
         let mut client = Client::connect()?;
         let mut ctx = Ctx::new(&client.endpoint.cluster.clone());
         let filter = JobFilter {
@@ -150,7 +150,7 @@ impl Found {
             let mut words = words.split(',');
             words.any(|word| ["limits", "safe", "all"].contains(&word.trim()))
         });
-        Ok(Found {
+        Ok(QuotaData {
             mapping,
             ctx,
             accounts,

@@ -1,6 +1,6 @@
 //! qresub: submits copies of jobs.
 
-use super::arguments::{self, Words};
+use super::arguments::{self, OperandPosition};
 use super::{environment, fail, qdel, selection, unreachable};
 use crate::connect::{Client, ConnectError};
 use crate::listing::query;
@@ -31,7 +31,7 @@ pub(crate) static SPEC: Spec = Spec {
 
 /// Runs qresub.
 pub(crate) fn main(args: &[String]) -> ExitCode {
-    let parsed = match arguments::parse(&SPEC, args, Words::Mixed) {
+    let parsed = match arguments::parse(&SPEC, args, OperandPosition::Mixed) {
         Ok(parsed) => parsed,
         Err(wrong) => return fail(wrong.text(), 1),
     };

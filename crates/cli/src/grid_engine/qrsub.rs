@@ -1,7 +1,7 @@
 //! qrsub, qrdel and qrstat: advance reservations, which are Slurm's reservations. Who may make and delete them is the controller's to
 //! say, as for scontrol.
 
-use super::arguments::{Given, Parsed};
+use super::arguments::{OptionArgument, Parsed};
 use super::qstat::lines::date;
 use super::request::{Refused, date_time};
 use super::submission::in_this_year;
@@ -136,7 +136,7 @@ fn seconds(text: &str) -> Option<u64> {
 
 /// The words for scontrol, without the name.
 fn words(parsed: &Parsed, partition: Option<&str>) -> Result<Vec<String>, String> {
-    let time = |given: &Given| {
+    let time = |given: &OptionArgument| {
         let text = date_time(given.value()).map_err(|why| match why {
             Refused::Line(text, _) | Refused::Job(text) => text.replacen("qsub: ", "", 1),
         })?;
@@ -411,14 +411,14 @@ fn detail(ctx: &Ctx, own: &Reservation) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::arguments::{Words, parse};
+    use super::super::arguments::{OperandPosition, parse};
     use super::*;
 
     #[test]
     fn what_is_asked_for_is_a_reservation_of_cores() {
         let line = "-a 203001021530 -d 1:30:10 -pe smp 4 -u ann,bob";
         let args: Vec<String> = line.split(' ').map(str::to_owned).collect();
-        let parsed = parse(&QRSUB, &args, Words::Mixed).unwrap();
+        let parsed = parse(&QRSUB, &args, OperandPosition::Mixed).unwrap();
         assert_eq!(
             words(&parsed, Some("long")).unwrap(),
             [
@@ -431,7 +431,7 @@ mod tests {
         );
         for line in ["-d x", "-d 0", "-d 1:2:3:4", "-a 1", "-pe smp x"] {
             let args: Vec<String> = line.split(' ').map(str::to_owned).collect();
-            let parsed = parse(&QRSUB, &args, Words::Mixed).unwrap();
+            let parsed = parse(&QRSUB, &args, OperandPosition::Mixed).unwrap();
             assert!(words(&parsed, None).is_err(), "{line}");
         }
     }

@@ -88,7 +88,7 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
     if parsed.has("j") {
         return detail::show(&mut client, &mapping, parsed);
     }
-    let wanted = Wanted::read(parsed)?;
+    let wanted = QstatFilter::read(parsed)?;
     let view = View::read(parsed);
     let with_queues = parsed.has("f")
         || parsed.has("F")
@@ -148,7 +148,7 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
 
 /// Which jobs are wanted.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Wanted {
+pub(super) struct QstatFilter {
     /// Of these users; all where none is named.
     uids: Option<Vec<u32>>,
     pending: bool,
@@ -159,16 +159,16 @@ pub(super) struct Wanted {
     holds: String,
 }
 
-impl Wanted {
-    fn read(parsed: &Parsed) -> Result<Wanted, ExitCode> {
+impl QstatFilter {
+    fn read(parsed: &Parsed) -> Result<QstatFilter, ExitCode> {
         let uids = match parsed.has("u") {
             true => selection::users(parsed.all("u"))
                 .map_err(|name| fail(&format!("error: unknown user \"{name}\""), 1))?,
             false => Some(vec![nix::unistd::getuid().as_raw()]),
         };
-        let mut wanted = Wanted {
+        let mut wanted = QstatFilter {
             uids,
-            ..Wanted::default()
+            ..QstatFilter::default()
         };
         let states = parsed.last("s").unwrap_or("a");
         let mut letters = states.chars().peekable();
@@ -218,7 +218,7 @@ impl Wanted {
 
 fn load(
     client: &mut Client,
-    wanted: &Wanted,
+    wanted: &QstatFilter,
     nodes: bool,
 ) -> Result<(Ctx, Vec<Job>), ConnectError> {
     let cluster = client.endpoint.cluster.clone();
@@ -242,7 +242,7 @@ fn load(
     Ok((ctx, jobs))
 }
 
-fn entries<'a>(source: EntrySource<'_>, jobs: &'a [Job], wanted: &Wanted) -> Vec<Entry<'a>> {
+fn entries<'a>(source: EntrySource<'_>, jobs: &'a [Job], wanted: &QstatFilter) -> Vec<Entry<'a>> {
     let mut all: Vec<Entry<'a>> = Vec::new();
     for job in jobs {
         let state = lines::state(job);

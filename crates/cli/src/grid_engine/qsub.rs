@@ -1,7 +1,7 @@
 //! qsub: a script or a command becomes a job.
 
-use super::arguments::{self, Given, Words, Wrong};
-use super::defaults::{self, Misplaced, Place};
+use super::arguments::{self, OperandPosition, OptionArgument, UsageError};
+use super::defaults::{self, Misplaced, OptionSource};
 use super::request::{Refused, Request, WorkDir};
 use super::submit_options::QSUB;
 use super::{fail, jsv, site, submission, sync, unable_to_run, unreachable};
@@ -143,12 +143,13 @@ fn refused(error: &ConnectError) -> ExitCode {
 
 /// Reads options from everywhere, and the script.
 fn gather(args: &[String]) -> Result<(Request, Program), ExitCode> {
-    let parsed = arguments::parse(&QSUB, args, Words::End).map_err(|wrong| report(&wrong))?;
+    let parsed =
+        arguments::parse(&QSUB, args, OperandPosition::End).map_err(|wrong| report(&wrong))?;
     if parsed.has("help") {
         say::stdout(&QSUB.help());
         return Err(ExitCode::SUCCESS);
     }
-    let mut places: Vec<Place> = Vec::new();
+    let mut places: Vec<OptionSource> = Vec::new();
     for file in defaults::request_files() {
         places.extend(defaults::from_file(&file).map_err(misplaced)?);
     }
@@ -157,7 +158,7 @@ fn gather(args: &[String]) -> Result<(Request, Program), ExitCode> {
     let said = || places.iter().chain(&own).flat_map(|place| &place.options);
     let last = |name: &str| said().rev_last(name);
     let is_binary = last("b").is_some_and(|given| given.value().starts_with('y'));
-    let prefix = last("C").map_or("#$", Given::value).to_owned();
+    let prefix = last("C").map_or("#$", OptionArgument::value).to_owned();
     let program = program(&parsed.operands, is_binary)?;
     if !is_binary {
         let text = String::from_utf8_lossy(&program.script);
@@ -181,7 +182,7 @@ fn gather(args: &[String]) -> Result<(Request, Program), ExitCode> {
 }
 
 /// Programs of `-jsv`: the last of each place, the command line's first.
-fn verifiers(places: &[Place]) -> Vec<String> {
+fn verifiers(places: &[OptionSource]) -> Vec<String> {
     let mut all: Vec<(&str, &str)> = Vec::new();
     for place in places.iter().rev() {
         // Lines of one file are places of their own.
@@ -198,11 +199,11 @@ fn verifiers(places: &[Place]) -> Vec<String> {
 
 /// The last of options that have a name.
 trait RevLast<'a> {
-    fn rev_last(self, name: &str) -> Option<&'a Given>;
+    fn rev_last(self, name: &str) -> Option<&'a OptionArgument>;
 }
 
-impl<'a, I: Iterator<Item = &'a Given>> RevLast<'a> for I {
-    fn rev_last(self, name: &str) -> Option<&'a Given> {
+impl<'a, I: Iterator<Item = &'a OptionArgument>> RevLast<'a> for I {
+    fn rev_last(self, name: &str) -> Option<&'a OptionArgument> {
         self.filter(|given| given.name == name).last()
     }
 }
@@ -218,10 +219,10 @@ fn misplaced(error: Misplaced) -> ExitCode {
     report(&error.wrong)
 }
 
-fn report(wrong: &Wrong) -> ExitCode {
+fn report(wrong: &UsageError) -> ExitCode {
     match wrong {
-        Wrong::Usage(text) => fail(text, 2),
-        Wrong::Refused(text) => fail(text, 1),
+        UsageError::Usage(text) => fail(text, 2),
+        UsageError::Refused(text) => fail(text, 1),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The request of a submission, gathered from all places in order, the weakest first.
 
-use super::arguments::Given;
+use super::arguments::OptionArgument;
 use muster_conf::grid_engine::resources;
 use muster_model::index_set::IndexSet;
 
@@ -137,7 +137,7 @@ impl Request {
     ///
     /// # Errors
     /// The value cannot be.
-    pub(super) fn take(&mut self, given: &Given) -> Result<(), Refused> {
+    pub(super) fn take(&mut self, given: &OptionArgument) -> Result<(), Refused> {
         let value = given.value();
         let text = || Some(value.to_owned());
         match given.name {
@@ -219,7 +219,7 @@ impl Request {
     }
 }
 
-fn yes(given: &Given) -> Result<bool, Refused> {
+fn yes(given: &OptionArgument) -> Result<bool, Refused> {
     match given.value() {
         "y" | "yes" => Ok(true),
         "n" | "no" => Ok(false),
@@ -231,7 +231,7 @@ fn yes(given: &Given) -> Result<bool, Refused> {
 }
 
 /// Whether `-sync` waits for the end: `y`, or `x` as newer releases have it.
-fn waits_for_end(given: &Given) -> Result<bool, Refused> {
+fn waits_for_end(given: &OptionArgument) -> Result<bool, Refused> {
     match given.value() {
         "x" => Ok(true),
         "r" | "rx" => Err(Refused::usage(
@@ -242,7 +242,7 @@ fn waits_for_end(given: &Given) -> Result<bool, Refused> {
 }
 
 /// The first of a list of `[host:]path`; those for other hosts are no use in a cluster that shares its files.
-fn path(given: &Given) -> Result<String, Refused> {
+fn path(given: &OptionArgument) -> Result<String, Refused> {
     let first = given.value().split(',').next().unwrap_or_default();
     let path = match first.split_once(':') {
         Some((host, path)) if !host.contains('/') => path,
@@ -258,7 +258,7 @@ fn path(given: &Given) -> Result<String, Refused> {
     }
 }
 
-fn list(given: &Given) -> Result<Vec<String>, Refused> {
+fn list(given: &OptionArgument) -> Result<Vec<String>, Refused> {
     let words = given.value().split(',');
     let all: Vec<String> = words
         .filter(|word| !word.is_empty())
@@ -471,13 +471,13 @@ pub(super) fn date_time(text: &str) -> Result<String, Refused> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::arguments::{Words, parse};
+    use super::super::arguments::{OperandPosition, parse};
     use super::super::submit_options::QSUB;
     use super::*;
 
     fn request(line: &str) -> Result<Request, Refused> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        let parsed = parse(&QSUB, &words, Words::End).unwrap();
+        let parsed = parse(&QSUB, &words, OperandPosition::End).unwrap();
         let mut request = Request::default();
         for given in &parsed.options {
             request.take(given)?;

@@ -10,7 +10,7 @@ use muster_proto::client::JobFilter;
 
 /// A word of a command line that names jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Named {
+pub(super) struct JobOperand {
     /// As the user wrote it.
     pub(super) text: String,
     /// The number, where it is one.
@@ -23,25 +23,25 @@ pub(super) struct Named {
 ///
 /// # Errors
 /// A range of tasks that is none.
-pub(super) fn named(word: &str) -> Result<Vec<Named>, String> {
+pub(super) fn named(word: &str) -> Result<Vec<JobOperand>, String> {
     let words = word.split(',').filter(|word| !word.is_empty());
     words.map(one).collect()
 }
 
-fn one(word: &str) -> Result<Named, String> {
+fn one(word: &str) -> Result<JobOperand, String> {
     let (id, range) = match word.split_once('.') {
         Some((id, range)) => (id, Some(range)),
         None => (word, None),
     };
     let Ok(number) = id.parse::<u64>() else {
-        return Ok(Named {
+        return Ok(JobOperand {
             text: word.to_owned(),
             job: None,
             tasks: None,
         });
     };
     let tasks = range.map(tasks).transpose()?;
-    Ok(Named {
+    Ok(JobOperand {
         text: id.to_owned(),
         job: Some(JobId(number)),
         tasks,
@@ -72,7 +72,7 @@ pub(super) fn task(job: &Job) -> Option<u32> {
     }
 }
 
-impl Named {
+impl JobOperand {
     /// Whether it names the job of a record.
     pub(super) fn is(&self, job: &Job) -> bool {
         match self.job {

@@ -7,12 +7,12 @@ use super::{environment, output, selection, site, unreachable};
 use crate::connect::Client;
 use crate::say::{self, Say};
 use crate::submit::capture;
-use crate::submit::line::{self, Line};
+use crate::submit::line::{self, CommandLine};
 use crate::zone::{self, LocalZone};
 use muster_conf::grid_engine::resources::Resources;
 use muster_conf::grid_engine::{AllocationRule, Mapping, Per, Target};
 use muster_conf::options::values::time::Zone as _;
-use muster_conf::options::{Chosen, Command};
+use muster_conf::options::{ChosenOptions, Command};
 use muster_model::command::UserCommand;
 use muster_model::grid_engine as marks;
 use muster_model::hostlist;
@@ -54,7 +54,7 @@ pub(super) fn command(
     places(request, &resources, mapping, client, &mut chosen)?;
     dependencies(request, client, &mut chosen)?;
     soft(request, mapping, &mut chosen);
-    let mut line = Line {
+    let mut line = CommandLine {
         chosen,
         words: Vec::new(),
         say: Say::new("qsub"),
@@ -127,8 +127,8 @@ pub(super) fn options(
     name: &str,
     resources: &Resources,
     mapping: &Mapping,
-) -> Result<Chosen, Refused> {
-    let mut chosen = Chosen::new(Command::Sbatch);
+) -> Result<ChosenOptions, Refused> {
+    let mut chosen = ChosenOptions::new(Command::Sbatch);
     let mut set = |long: &'static str, value: String| chosen.set(long, Some(value));
     set("job-name", name.to_owned());
     set(
@@ -220,7 +220,7 @@ pub(super) fn in_this_year(date: &str) -> String {
     }
 }
 
-fn slots(request: &Request, mapping: &Mapping, chosen: &mut Chosen) -> Result<(), Refused> {
+fn slots(request: &Request, mapping: &Mapping, chosen: &mut ChosenOptions) -> Result<(), Refused> {
     let Some((pe, slots)) = &request.pe else {
         chosen.set("ntasks", Some("1".to_owned()));
         return Ok(());
@@ -253,7 +253,7 @@ fn slots(request: &Request, mapping: &Mapping, chosen: &mut Chosen) -> Result<()
     Ok(())
 }
 
-fn limits(request: &Request, resources: &Resources, chosen: &mut Chosen) {
+fn limits(request: &Request, resources: &Resources, chosen: &mut ChosenOptions) {
     let minutes = |seconds: u64| seconds.div_ceil(60).max(1);
     let limit = match (resources.limit_s, resources.warn_after_s) {
         (Some(limit_s), _) => Some(minutes(limit_s)),
@@ -280,7 +280,7 @@ fn limits(request: &Request, resources: &Resources, chosen: &mut Chosen) {
     }
 }
 
-pub(super) fn amounts(resources: &Resources, chosen: &mut Chosen) {
+pub(super) fn amounts(resources: &Resources, chosen: &mut ChosenOptions) {
     if resources.slot_bytes > 0 {
         let mib = resources.slot_bytes.div_ceil(1 << 20);
         chosen.set("mem-per-cpu", Some(format!("{mib}M")));
@@ -334,7 +334,7 @@ pub(super) fn places(
     resources: &Resources,
     mapping: &Mapping,
     client: &mut Client,
-    chosen: &mut Chosen,
+    chosen: &mut ChosenOptions,
 ) -> Result<(), ExitCode> {
     let mut list = request.queues.clone();
     list.extend(resources.queue.clone());
@@ -387,7 +387,7 @@ pub(super) fn places(
 fn dependencies(
     request: &Request,
     client: &mut Client,
-    chosen: &mut Chosen,
+    chosen: &mut ChosenOptions,
 ) -> Result<(), ExitCode> {
     let mut terms = Vec::new();
     for (kind, list) in [
@@ -440,7 +440,7 @@ pub(super) fn predecessors(client: &mut Client, list: &[String]) -> Result<Vec<J
 }
 
 /// Soft requests for features; others cause a warning.
-pub(super) fn soft(request: &Request, mapping: &Mapping, chosen: &mut Chosen) {
+pub(super) fn soft(request: &Request, mapping: &Mapping, chosen: &mut ChosenOptions) {
     let mut features = Vec::new();
     for (name, value) in &request.soft {
         match mapping.complex(name) {
@@ -540,7 +540,7 @@ fn mark(spec: &mut JobSpec, request: &Request, mapping: &Mapping) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::arguments::{Words, parse};
+    use super::super::arguments::{OperandPosition, parse};
     use super::super::submit_options::QSUB;
     use super::*;
 
@@ -548,7 +548,7 @@ mod tests {
     fn sbatch(line: &str, conf: &str) -> Result<String, Refused> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         let mut request = Request::default();
-        for given in &parse(&QSUB, &words, Words::End).unwrap().options {
+        for given in &parse(&QSUB, &words, OperandPosition::End).unwrap().options {
             request.take(given)?;
         }
         let (mapping, findings) = Mapping::parse(conf, "sge.conf");
@@ -585,7 +585,7 @@ mod tests {
         ] {
             let words = ["-pe", pe, slots].map(str::to_owned);
             let mut request = Request::default();
-            for given in &parse(&QSUB, &words, Words::End).unwrap().options {
+            for given in &parse(&QSUB, &words, OperandPosition::End).unwrap().options {
                 request.take(given).unwrap();
             }
             let mut spec = JobSpec::default();

@@ -108,7 +108,7 @@ const BLANKS: &str = "                                                          
 
 /// Who asks, as a document names them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Asker {
+pub(crate) struct DocumentReader {
     /// Where the request came from; empty for a command.
     pub(crate) source: String,
     /// The user's name.
@@ -145,7 +145,7 @@ pub(crate) struct Envelope<'a> {
     /// The command that prints it; empty for an answer of slurmrestd.
     pub(crate) command: &'a str,
     /// Who asks; the user of this process if absent.
-    pub(crate) asker: Option<&'a Asker>,
+    pub(crate) asker: Option<&'a DocumentReader>,
     /// It comes from accounting.
     pub(crate) is_of_accounting: bool,
     /// What went wrong.

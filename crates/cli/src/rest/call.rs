@@ -1,12 +1,12 @@
 //! One request while it is answered: what was asked, the connection to the controller, what went wrong so far.
 
 use super::errno;
-use super::http::{Answer, AnswerSink, Caller, Request, Status};
+use super::http::{AnswerSink, Caller, HttpResponse, Request, Status};
 use super::operation::{Area, RestOperation, Target};
 use crate::connect::{Client, ConnectError, unexpected};
 use crate::listing::context::Ctx;
 use crate::listing::document::{
-    Asker, Dialect, Envelope, Problem, Remark, Writer, enveloped_in_parts,
+    Dialect, DocumentReader, Envelope, Problem, Remark, Writer, enveloped_in_parts,
 };
 use jiff::tz::TimeZone;
 use muster_model::command::{Reply, UserCommand};
@@ -104,7 +104,7 @@ pub(super) struct Call<'a> {
     pub(super) command: &'static str,
     /// The status if all goes well.
     pub(super) status: Status,
-    asker: Asker,
+    asker: DocumentReader,
     client: Option<Client>,
     connect: &'a mut dyn Connect,
     cluster: String,
@@ -161,7 +161,7 @@ impl<'a> Call<'a> {
         target: Target,
         query: Vec<(String, String)>,
         body: Value,
-        (asker, request): (Asker, &Request<'a>),
+        (asker, request): (DocumentReader, &Request<'a>),
         peers: CallPeers<'a>,
     ) -> Call<'a> {
         let CallPeers { connect, sink } = peers;
@@ -339,7 +339,7 @@ impl<'a> Call<'a> {
     }
 
     /// The answer, once the handler is through; absent if it was sent already.
-    pub(super) fn finish(mut self, result: Outcome) -> Option<Answer> {
+    pub(super) fn finish(mut self, result: Outcome) -> Option<HttpResponse> {
         if self.is_begun {
             match result {
                 Ok(_) => self.sink.finish(),
@@ -368,7 +368,7 @@ impl<'a> Call<'a> {
         if let Some(client) = self.client.take() {
             self.connect.keep(client);
         }
-        Some(Answer {
+        Some(HttpResponse {
             status,
             media_type: self.media_type_of(status),
             body: Cow::Owned(body),

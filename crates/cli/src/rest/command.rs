@@ -6,7 +6,7 @@ use super::http::{AnswerSink, Caller, Method, Request, Status};
 use super::route;
 use super::{GivenConnection, QueryPairs};
 use crate::connect::Client;
-use crate::listing::document::{Asker, Dialect};
+use crate::listing::document::{Dialect, DocumentReader};
 use crate::listing::{self, Failure};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
@@ -55,7 +55,7 @@ impl CommandDocument<'_> {
             connect: &mut connection as &mut dyn Connect,
             sink: &mut sink,
         };
-        let asked = (Asker::default(), &request);
+        let asked = (DocumentReader::default(), &request);
         let mut call = Call::new(found.target, self.query, Value::Null, asked, peers);
         call.command = command;
         match (found.handler)(&mut call) {

@@ -85,7 +85,7 @@ pub trait AnswerSink {
 
 /// What goes back.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct HttpResponse {
     /// The status.
     pub status: Status,
     /// The media type of the body.
@@ -94,10 +94,10 @@ pub struct Answer {
     pub body: Cow<'static, str>,
 }
 
-impl Answer {
+impl HttpResponse {
     /// A line of text, for what cannot be answered with a document.
-    pub fn text(status: Status, text: &str) -> Answer {
-        Answer {
+    pub fn text(status: Status, text: &str) -> HttpResponse {
+        HttpResponse {
             status,
             media_type: "text/plain",
             body: Cow::Owned(text.to_owned()),

@@ -3,7 +3,7 @@
 
 use super::value::{self, GivenValue};
 use crate::zone;
-use muster_conf::options::{Chosen, Command, Source, find};
+use muster_conf::options::{ChosenOptions, Command, Source, find};
 use muster_model::time::Timestamp;
 use serde_json::{Map, Value};
 
@@ -242,8 +242,8 @@ const KEY_CHARS_MAX: usize = 256;
 ///
 /// # Errors
 /// A key whose value is malformed, or that asks for what there is not.
-pub(super) fn options(body: &Map<String, Value>) -> Result<(Chosen, Vec<String>), KeyError> {
-    let mut chosen = Chosen::new(Command::Sbatch);
+pub(super) fn options(body: &Map<String, Value>) -> Result<(ChosenOptions, Vec<String>), KeyError> {
+    let mut chosen = ChosenOptions::new(Command::Sbatch);
     let mut unknown = Vec::new();
     for (name, value) in body {
         let lower = name.to_ascii_lowercase();
@@ -268,13 +268,18 @@ pub(super) fn options(body: &Map<String, Value>) -> Result<(Chosen, Vec<String>)
     Ok((chosen, unknown))
 }
 
-fn set(chosen: &mut Chosen, option: &'static str, value: Option<String>) {
+fn set(chosen: &mut ChosenOptions, option: &'static str, value: Option<String>) {
     if let Some(row) = find(Command::Sbatch, option) {
         chosen.give(row, value, Source::CommandLine);
     }
 }
 
-fn give(chosen: &mut Chosen, name: &str, row: &KeyRow, given: GivenValue) -> Result<(), KeyError> {
+fn give(
+    chosen: &mut ChosenOptions,
+    name: &str,
+    row: &KeyRow,
+    given: GivenValue,
+) -> Result<(), KeyError> {
     let truth = |given: &GivenValue| match given {
         GivenValue::Truth(truth) => Ok(*truth),
         GivenValue::Text(text) => {
@@ -415,7 +420,7 @@ pub(super) fn text_of(body: &Map<String, Value>, name: &str) -> Result<Option<St
 }
 
 /// Options that several keys make.
-fn together(chosen: &mut Chosen, body: &Map<String, Value>) -> Result<(), KeyError> {
+fn together(chosen: &mut ChosenOptions, body: &Map<String, Value>) -> Result<(), KeyError> {
     nodes(chosen, body)?;
     if let Some(text) = text_of(body, "minimum_cpus")?
         && !chosen.has("ntasks")
@@ -463,7 +468,7 @@ fn together(chosen: &mut Chosen, body: &Map<String, Value>) -> Result<(), KeyErr
 }
 
 /// `nodes`, `minimum_nodes`, `maximum_nodes`.
-fn nodes(chosen: &mut Chosen, body: &Map<String, Value>) -> Result<(), KeyError> {
+fn nodes(chosen: &mut ChosenOptions, body: &Map<String, Value>) -> Result<(), KeyError> {
     let mut least = match member(body, "nodes") {
         // Two numbers are the least and the most.
         Some(Value::Array(items)) => {
@@ -491,7 +496,7 @@ fn nodes(chosen: &mut Chosen, body: &Map<String, Value>) -> Result<(), KeyError>
 }
 
 /// `shared`, and `exclusive` as it was before.
-fn sharing(chosen: &mut Chosen, body: &Map<String, Value>) -> Result<(), KeyError> {
+fn sharing(chosen: &mut ChosenOptions, body: &Map<String, Value>) -> Result<(), KeyError> {
     for name in ["exclusive", "shared"] {
         let Some(text) = text_of(body, name)? else {
             continue;
@@ -514,7 +519,7 @@ fn sharing(chosen: &mut Chosen, body: &Map<String, Value>) -> Result<(), KeyErro
     Ok(())
 }
 
-fn flags(chosen: &mut Chosen, body: &Map<String, Value>) -> Result<(), KeyError> {
+fn flags(chosen: &mut ChosenOptions, body: &Map<String, Value>) -> Result<(), KeyError> {
     let Some(text) = text_of(body, "flags")? else {
         return Ok(());
     };

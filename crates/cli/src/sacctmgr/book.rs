@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 /// What commands know of the cluster beside the records of accounting.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Facts {
+pub(super) struct ClusterFacts {
     /// TRES that the cluster counts beside those that all clusters have: `gres/gpu`, `license/matlab`.
     pub(super) tres: Vec<String>,
     /// Where the controller listens.

@@ -1,6 +1,6 @@
 //! Where the records are: the controller, or in tests a table.
 
-use super::book::Facts;
+use super::book::ClusterFacts;
 use crate::connect::{Client, ConnectError};
 use crate::listing::context::Ctx;
 use crate::listing::{Failure, query};
@@ -17,7 +17,7 @@ pub(super) trait Ledger {
     /// Whether keys are tracked (`TrackWCKey`).
     fn tracks_wckeys(&mut self) -> Result<bool, Failure>;
     /// What is known of the cluster beside.
-    fn facts(&mut self) -> Result<Facts, Failure>;
+    fn facts(&mut self) -> Result<ClusterFacts, Failure>;
     /// The controller, for what only it can answer.
     fn client(&mut self) -> Result<&mut Client, Failure>;
     /// The user who asks.
@@ -58,7 +58,7 @@ impl Ledger for Controller {
         Ok(config.order.track_wckeys)
     }
 
-    fn facts(&mut self) -> Result<Facts, Failure> {
+    fn facts(&mut self) -> Result<ClusterFacts, Failure> {
         let client = self.client()?;
         let endpoint = client.endpoint.clone();
         let mut ctx = Ctx::new(&endpoint.cluster);
@@ -80,7 +80,7 @@ impl Ledger for Controller {
         let licenses = config.map_or(&[][..], |config| &config.licenses[..]);
         let mut all: Vec<String> = tres.into_iter().collect();
         all.extend(licenses.iter().map(|of| format!("license/{}", of.name)));
-        Ok(Facts {
+        Ok(ClusterFacts {
             tres: all,
             host: endpoint.hosts.first().cloned().unwrap_or_default(),
             port: endpoint.port,

@@ -2,7 +2,7 @@
 //! records of a controller in memory. A line `$ COMMAND` is followed by its output, `[stderr]` and what stood there, and
 //! `[exit N]`; one of `% COMMAND` prepares what follows and is not compared.
 
-use super::book::Facts;
+use super::book::ClusterFacts;
 use super::commands;
 use super::console::script::Script;
 use super::ledger::{Ledger, error};
@@ -86,9 +86,9 @@ impl Ledger for MemoryLedger {
         Ok(true)
     }
 
-    fn facts(&mut self) -> Result<Facts, Failure> {
+    fn facts(&mut self) -> Result<ClusterFacts, Failure> {
         let tres = ["gres/gpu", "gres/gpu:a100", "license/matlab"];
-        Ok(Facts {
+        Ok(ClusterFacts {
             tres: tres.map(str::to_owned).to_vec(),
             host: "127.0.0.1".to_owned(),
             port: 19400,

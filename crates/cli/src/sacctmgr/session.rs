@@ -1,6 +1,6 @@
 //! What all commands of sacctmgr share: the records, the console, questions to the user, changes with their texts.
 
-use super::book::{Book, Facts};
+use super::book::{Book, ClusterFacts};
 use super::console::{self, Console};
 use super::fields::{ListingColumn, ListingStyle, table};
 use super::ledger::Ledger;
@@ -75,7 +75,7 @@ impl<'a> Invocation<'a> {
         })
     }
 
-    pub(super) fn facts(&mut self) -> Result<Facts, Failure> {
+    pub(super) fn facts(&mut self) -> Result<ClusterFacts, Failure> {
         self.ledger.facts()
     }
 

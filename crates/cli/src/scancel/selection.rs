@@ -11,7 +11,7 @@ use std::io::BufRead as _;
 use std::process::ExitCode;
 
 /// What is to be ended or signalled.
-pub(super) struct Chosen {
+pub(super) struct CancelSelection {
     pub(super) targets: Vec<CancelTarget>,
     /// Something that was named is not there; that was said.
     pub(super) has_failed: bool,
@@ -25,7 +25,7 @@ pub(super) fn choose(
     say: &Say,
     client: &mut Client,
     request: &CancelRequest,
-) -> Result<Chosen, ExitCode> {
+) -> Result<CancelSelection, ExitCode> {
     let jobs = active_jobs(say, client, request)?;
     let (mut targets, mut has_failed) = (Vec::new(), false);
     if request.targets.is_empty() {
@@ -49,7 +49,7 @@ pub(super) fn choose(
                 targets.push(target);
             }
         }
-        return Ok(Chosen {
+        return Ok(CancelSelection {
             targets,
             has_failed,
         });
@@ -65,7 +65,7 @@ pub(super) fn choose(
             }
         }
     }
-    Ok(Chosen {
+    Ok(CancelSelection {
         targets,
         has_failed,
     })

@@ -3,9 +3,9 @@
 use super::SAY;
 use crate::people;
 use crate::submit::capture;
-use crate::submit::line::{self, Line};
+use crate::submit::line::{self, CommandLine};
 use minicbor::bytes::ByteVec;
-use muster_conf::options::{Chosen, Command, directives};
+use muster_conf::options::{ChosenOptions, Command, directives};
 use muster_model::cron::{CrontabLine, Schedule};
 use muster_model::environment::Environment;
 use muster_model::ids::BlobId;
@@ -102,7 +102,7 @@ fn add(
     let command = expanded(command, variables);
     let chosen = chosen(options)?;
     let home = user.dir.to_string_lossy().into_owned();
-    let mut line = Line {
+    let mut line = CommandLine {
         chosen,
         words: Vec::new(),
         say: SAY,
@@ -130,9 +130,9 @@ fn add(
 }
 
 /// The options of an entry.
-fn chosen(lines: &[&str]) -> Result<Chosen, String> {
+fn chosen(lines: &[&str]) -> Result<ChosenOptions, String> {
     let invalid = |what: &str| format!("Invalid option found in #SCRON line: {what}");
-    let mut chosen = Chosen::new(Command::Sbatch);
+    let mut chosen = ChosenOptions::new(Command::Sbatch);
     for text in lines {
         let directive = format!("#SBATCH{text}\n");
         let sections = directives::sections(&directive, "crontab");
@@ -162,7 +162,7 @@ fn script(options: &[&str], times: &str, command: &str) -> String {
 }
 
 /// As cron(8) makes it, with what `--export` sets: who installs a crontab may do so from anywhere.
-fn context(chosen: &Chosen, user: &User, work_dir: &str) -> Result<Vec<u8>, String> {
+fn context(chosen: &ChosenOptions, user: &User, work_dir: &str) -> Result<Vec<u8>, String> {
     let home = user.dir.to_string_lossy();
     let basic = [
         ("HOME", &*home),

@@ -3,7 +3,7 @@
 //! job, and one chunk of text.
 
 use super::chunked_vec::ChunkedVec;
-use super::sort::Order;
+use super::sort::SortOrder;
 use super::{Layouts, Options, pick};
 use crate::listing::Failure;
 use crate::listing::context::Ctx;
@@ -27,7 +27,7 @@ const ROW: usize = 512;
 pub(super) struct ListingBuilder<'o> {
     options: &'o Options,
     layouts: &'o Layouts,
-    order: Order,
+    order: SortOrder,
     templates: Vec<RowTemplate>,
     /// The common text of each template's rows; for a template with one row, all of it.
     text: String,
@@ -37,7 +37,7 @@ pub(super) struct ListingBuilder<'o> {
     rows: ChunkedVec<u32>,
     /// The columns in which jobs of one template differ.
     columns: Vec<&'o FormatColumn<job_fields::JobRecords>>,
-    own: Own,
+    own: ColumnValues,
 }
 
 /// The text of rows, with gaps for the values that differ.
@@ -50,7 +50,7 @@ struct RowTemplate {
 }
 
 /// The values of each row that its template lacks.
-enum Own {
+enum ColumnValues {
     /// The columns show nothing but the numbers of the jobs.
     Ids(ChunkedVec<JobId>),
     All(ChunkedVec<RowValues>),
@@ -65,19 +65,19 @@ enum TemplateUse {
     Shared(u32),
 }
 
-impl Own {
+impl ColumnValues {
     fn push(&mut self, numbers: &RowValues) {
         match self {
-            Own::Ids(all) => all.push(numbers.id),
-            Own::All(all) => all.push(*numbers),
+            ColumnValues::Ids(all) => all.push(numbers.id),
+            ColumnValues::All(all) => all.push(*numbers),
         }
     }
 
     /// Sets the values of a row in a template's job.
     fn put(&self, row: usize, job: &mut Job) {
         match self {
-            Own::Ids(all) => job.id = all.at(row),
-            Own::All(all) => all.at(row).put(job),
+            ColumnValues::Ids(all) => job.id = all.at(row),
+            ColumnValues::All(all) => all.at(row).put(job),
         }
     }
 }
@@ -89,14 +89,14 @@ impl<'o> ListingBuilder<'o> {
         layouts: &'o Layouts,
     ) -> Result<ListingBuilder<'o>, Failure> {
         let order = match options.steps {
-            true => Order::of_steps(options.keys())?,
-            false => Order::of_jobs(options.keys(), options.split_partitions)?,
+            true => SortOrder::of_steps(options.keys())?,
+            false => SortOrder::of_jobs(options.keys(), options.split_partitions)?,
         };
         let columns = layouts.jobs.columns.iter();
         let columns: Vec<_> = columns.filter(|c| is_of_numbers(c.field)).collect();
         let own = match columns.iter().all(|column| is_id(column.field)) {
-            true => Own::Ids(ChunkedVec::default()),
-            false => Own::All(ChunkedVec::default()),
+            true => ColumnValues::Ids(ChunkedVec::default()),
+            false => ColumnValues::All(ChunkedVec::default()),
         };
         Ok(ListingBuilder {
             options,

@@ -53,7 +53,7 @@ enum Values {
 
 /// The keys of rows and of templates, from which the order of the rows follows.
 #[derive(Debug)]
-pub(super) struct Order(Vec<By>);
+pub(super) struct SortOrder(Vec<By>);
 
 /// Rows by their places in the low 32 bits; what is above them is nobody's business.
 pub(super) struct Sorted(Vec<u128>);
@@ -107,9 +107,9 @@ impl Values {
     }
 }
 
-impl Order {
+impl SortOrder {
     /// An order of jobs. With `by_tier`, the priority of a partition counts before that of a job (`--priority`).
-    pub(super) fn of_jobs(keys: &str, by_tier: bool) -> Result<Order, Failure> {
+    pub(super) fn of_jobs(keys: &str, by_tier: bool) -> Result<SortOrder, Failure> {
         let mut keys = parse(keys)?;
         check(&keys, job_fields::FIELDS)?;
         if by_tier {
@@ -123,17 +123,17 @@ impl Order {
             let mut fields = job_fields::FIELDS.iter();
             fields.any(|f| f.letter == letter && job_fields::is_of_numbers(f))
         };
-        Ok(Order::by(&keys, of_numbers))
+        Ok(SortOrder::by(&keys, of_numbers))
     }
 
     /// An order of steps.
-    pub(super) fn of_steps(keys: &str) -> Result<Order, Failure> {
+    pub(super) fn of_steps(keys: &str) -> Result<SortOrder, Failure> {
         let keys = parse(keys)?;
         check(&keys, step_fields::FIELDS)?;
-        Ok(Order::by(&keys, |_| false))
+        Ok(SortOrder::by(&keys, |_| false))
     }
 
-    fn by(keys: &[(bool, u8)], of_rows: impl Fn(u8) -> bool) -> Order {
+    fn by(keys: &[(bool, u8)], of_rows: impl Fn(u8) -> bool) -> SortOrder {
         let by = |(down, letter): &(bool, u8)| By {
             letter: *letter,
             down: *down,
@@ -142,7 +142,7 @@ impl Order {
             values: Values::Numbers(ChunkedVec::default()),
             last: Rc::from(""),
         };
-        Order(keys.iter().map(by).collect())
+        SortOrder(keys.iter().map(by).collect())
     }
 
     /// The next template is of jobs like this one.
@@ -159,7 +159,7 @@ impl Order {
         }
     }
 
-    /// Whether [`Order::add_numbers`] will do for rows of which the template is there.
+    /// Whether [`SortOrder::add_numbers`] will do for rows of which the template is there.
     pub(super) fn is_of_numbers(&self) -> bool {
         let mut of_rows = self.0.iter().filter(|by| by.of_rows);
         of_rows.all(|by| by.of_numbers.is_some())

@@ -156,9 +156,9 @@ fn tres_of(settings: &Settings, facts: &ReportData) -> Result<(Vec<String>, bool
 type ReportLine = BTreeMap<&'static str, Cell>;
 
 /// Name of a column in `Format=`, its header, its width.
-type Known = (&'static str, &'static str, usize);
+type ColumnDefinition = (&'static str, &'static str, usize);
 
-const USE: &[Known] = &[
+const USE: &[ColumnDefinition] = &[
     ("Cluster", "Cluster", 9),
     ("Account", "Account", 15),
     ("Login", "Login", 9),
@@ -168,7 +168,7 @@ const USE: &[Known] = &[
     ("Used", "Used", 8),
     ("Energy", "Energy", 8),
 ];
-const UTILIZATION: &[Known] = &[
+const UTILIZATION: &[ColumnDefinition] = &[
     ("Cluster", "Cluster", 9),
     ("TresName", "TRES Name", 14),
     ("TresCount", "TRES Count", 10),
@@ -180,7 +180,7 @@ const UTILIZATION: &[Known] = &[
     ("Reported", "Reported", 8),
     ("OverCommitted", "Over Comm", 8),
 ];
-const RESERVATION: &[Known] = &[
+const RESERVATION: &[ColumnDefinition] = &[
     ("Cluster", "Cluster", 9),
     ("Name", "Name", 9),
     ("Start", "Start", 19),
@@ -210,7 +210,7 @@ const SHARE_WIDTH: usize = 9;
 
 /// The columns of a report, chosen from those that it knows.
 fn columns(
-    known: &'static [Known],
+    known: &'static [ColumnDefinition],
     usual: &[&'static str],
     request: &ReportRequest,
     settings: &Settings,

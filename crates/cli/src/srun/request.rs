@@ -5,11 +5,11 @@ use super::multi_prog;
 use super::terminal;
 use crate::submit::capture;
 use crate::submit::holder::Holder;
-use crate::submit::line::{self, Line};
+use crate::submit::line::{self, CommandLine};
 use muster_conf::endpoint::Endpoint;
 use muster_conf::options::job::{self, BuildError};
 use muster_conf::options::values::number;
-use muster_conf::options::{Chosen, OptionError, Source};
+use muster_conf::options::{ChosenOptions, OptionError, Source};
 use muster_model::distribution::Distribution;
 use muster_model::environment::Environment;
 use muster_model::hostlist;
@@ -23,8 +23,8 @@ use std::collections::HashSet;
 
 /// Counts in the environment describe the whole allocation. Some of them make no sense beside what the command line
 /// says of the step.
-pub(super) fn forget_other_counts(chosen: &mut Chosen) {
-    let from = |chosen: &Chosen, long| chosen.source(long);
+pub(super) fn forget_other_counts(chosen: &mut ChosenOptions) {
+    let from = |chosen: &ChosenOptions, long| chosen.source(long);
     let line = Some(Source::CommandLine);
     let env = Some(Source::Environment);
     if from(chosen, "ntasks") == line && from(chosen, "ntasks-per-node") == env {
@@ -60,7 +60,7 @@ pub(super) fn forget_other_counts(chosen: &mut Chosen) {
 }
 
 /// Whether `--nodelist` names fewer nodes than `--nodes` asks for.
-fn lists_fewer_nodes(chosen: &Chosen) -> bool {
+fn lists_fewer_nodes(chosen: &ChosenOptions) -> bool {
     let listed = chosen.value("nodelist").map(hostlist::parse);
     let listed = listed
         .and_then(Result::ok)
@@ -79,7 +79,7 @@ fn lists_fewer_nodes(chosen: &Chosen) -> bool {
 
 /// Devices and what goes with them were counted for the job; a step has what is there of them, or what its tasks have if
 /// nothing but those of a task were counted. How tasks are bound stays.
-fn forget_devices_of_job(chosen: &mut Chosen) {
+fn forget_devices_of_job(chosen: &mut ChosenOptions) {
     let implied = job::gpu_bind(chosen).ok().flatten();
     let others = [
         "gpus",
@@ -113,7 +113,7 @@ fn forget_devices_of_job(chosen: &mut Chosen) {
 }
 
 /// Within a step, the variables of its binding are about the step's tasks, not about another step's.
-pub(super) fn forget_own_binding(chosen: &mut Chosen, is_set: impl Fn(&str) -> bool) {
+pub(super) fn forget_own_binding(chosen: &mut ChosenOptions, is_set: impl Fn(&str) -> bool) {
     for (long, kind) in [
         ("cpu-bind", "SLURM_CPU_BIND_TYPE"),
         ("mem-bind", "SLURM_MEM_BIND_TYPE"),
@@ -128,7 +128,7 @@ pub(super) fn forget_own_binding(chosen: &mut Chosen, is_set: impl Fn(&str) -> b
 ///
 /// # Errors
 /// The file cannot be read, or has fewer nodes than there are tasks.
-pub(super) fn read_hostfile(chosen: &mut Chosen, path: &str) -> Result<(), OptionError> {
+pub(super) fn read_hostfile(chosen: &mut ChosenOptions, path: &str) -> Result<(), OptionError> {
     if chosen.source("nodelist") == Some(Source::CommandLine) {
         return Ok(());
     }
@@ -162,7 +162,7 @@ pub(super) fn read_hostfile(chosen: &mut Chosen, path: &str) -> Result<(), Optio
 }
 
 /// Defaults from slurm.conf.
-pub(super) fn fill_from_site(chosen: &mut Chosen, site: &Endpoint) {
+pub(super) fn fill_from_site(chosen: &mut ChosenOptions, site: &Endpoint) {
     let kills = site.kill_on_bad_exit.then(|| "1".to_owned());
     let words = [
         ("prolog", site.srun_prolog.clone()),
@@ -178,7 +178,7 @@ pub(super) fn fill_from_site(chosen: &mut Chosen, site: &Endpoint) {
 }
 
 /// The step that the options ask for, without its job.
-pub(super) fn step(line: &Line, args: &[String]) -> Result<(StepSpec, Streams), BuildError> {
+pub(super) fn step(line: &CommandLine, args: &[String]) -> Result<(StepSpec, Streams), BuildError> {
     let chosen = &line.chosen;
     let mut warnings = chosen.check_status()?;
     let ask = job::resource_ask(chosen, &mut warnings)?;
@@ -356,7 +356,7 @@ pub(super) fn fill_job(spec: &mut StepSpec, cpus_per_node: Option<&str>) {
 }
 
 /// Why a job of so many nodes has too few for the step; absent if it has enough.
-pub(super) fn excess_nodes(chosen: &Chosen, spec: &StepSpec, nodes: u32) -> Option<String> {
+pub(super) fn excess_nodes(chosen: &ChosenOptions, spec: &StepSpec, nodes: u32) -> Option<String> {
     let asked = spec.min_nodes?.min(spec.ntasks.unwrap_or(u32::MAX)).max(1);
     let option = match chosen.source("nodes") {
         Some(Source::Environment) => "SLURM_JOB_NUM_NODES",
@@ -394,7 +394,7 @@ pub(super) fn fill_component(
     tasks
 }
 
-fn work_dir(chosen: &Chosen) -> String {
+fn work_dir(chosen: &ChosenOptions) -> String {
     let here = line::current_dir();
     chosen
         .value("chdir")
@@ -404,7 +404,7 @@ fn work_dir(chosen: &Chosen) -> String {
 }
 
 /// `--export`: `ALL`, `NONE`, names with or without values. What describes the allocation always comes along.
-fn environment(chosen: &Chosen) -> Environment {
+fn environment(chosen: &ChosenOptions) -> Environment {
     let own = capture::own_without(is_of_srun);
     let Some(given) = chosen.get("export") else {
         return own;
@@ -418,14 +418,14 @@ fn is_of_srun(name: &[u8]) -> bool {
     matches!(name, b"SRUN_EXPORT_ENV" | b"SLURM_EXPORT_ENV" | b"_")
 }
 
-fn program(chosen: &Chosen, long: &'static str) -> Option<String> {
+fn program(chosen: &ChosenOptions, long: &'static str) -> Option<String> {
     chosen
         .value(long)
         .filter(|p| !p.eq_ignore_ascii_case("none"))
         .map(str::to_owned)
 }
 
-fn kill_on_bad_exit(chosen: &Chosen) -> Result<bool, OptionError> {
+fn kill_on_bad_exit(chosen: &ChosenOptions) -> Result<bool, OptionError> {
     match chosen.get("kill-on-bad-exit").map(|g| g.value.as_deref()) {
         None => Ok(false),
         Some(None) => Ok(true),
@@ -433,7 +433,7 @@ fn kill_on_bad_exit(chosen: &Chosen) -> Result<bool, OptionError> {
     }
 }
 
-fn pty(chosen: &Chosen) -> Result<Option<(u16, u16)>, OptionError> {
+fn pty(chosen: &ChosenOptions) -> Result<Option<(u16, u16)>, OptionError> {
     match chosen.get("pty").map(|g| g.value.as_deref()) {
         None => Ok(None),
         Some(None | Some("1" | "")) => Ok(Some(terminal::size().unwrap_or((24, 80)))),
@@ -461,7 +461,9 @@ fn differs_by_task(pattern: &str) -> bool {
     false
 }
 
-pub(super) fn streams(chosen: &Chosen) -> Result<(StdioSpec, Streams, StdinTask), OptionError> {
+pub(super) fn streams(
+    chosen: &ChosenOptions,
+) -> Result<(StdioSpec, Streams, StdinTask), OptionError> {
     let mut stdio = StdioSpec::default();
     let stdout = sink(chosen.value("output"), &mut stdio.stdout);
     let stderr = match chosen.value("error") {
@@ -514,8 +516,8 @@ mod tests {
     use super::*;
     use muster_conf::options::{Command, environment, find};
 
-    fn chosen(line: &[(&'static str, Option<&str>)], env: &[(&str, &str)]) -> Chosen {
-        let mut chosen = Chosen::new(Command::Srun);
+    fn chosen(line: &[(&'static str, Option<&str>)], env: &[(&str, &str)]) -> ChosenOptions {
+        let mut chosen = ChosenOptions::new(Command::Srun);
         for (long, value) in line {
             let row = find(Command::Srun, long).unwrap();
             chosen.give(row, value.map(str::to_owned), Source::CommandLine);
@@ -531,7 +533,7 @@ mod tests {
     fn asked(line: &[(&'static str, Option<&str>)], env: &[(&str, &str)]) -> StepSpec {
         let mut chosen = chosen(line, env);
         forget_other_counts(&mut chosen);
-        let line = Line {
+        let line = CommandLine {
             chosen,
             words: vec!["/bin/hostname".to_owned()],
             say: crate::say::Say::new("srun"),

@@ -2,7 +2,7 @@
 //! carried.
 
 use crate::process;
-use muster_conf::options::Chosen;
+use muster_conf::options::ChosenOptions;
 use muster_node_core::srun::config::{Feed, Sink, Streams};
 use muster_proto::step::{StdinTask, StepSpec};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -10,7 +10,7 @@ use nix::unistd::isatty;
 use std::os::fd::BorrowedFd;
 
 /// Whether neither the task, nor srun, nor a reader of the output would notice that the streams were passed.
-pub(super) fn can_pass_stdio(chosen: &Chosen, spec: &StepSpec, streams: &Streams) -> bool {
+pub(super) fn can_pass_stdio(chosen: &ChosenOptions, spec: &StepSpec, streams: &Streams) -> bool {
     let own = streams.stdout == Sink::Own && streams.stderr == Sink::Own;
     let input = match (&streams.stdin, spec.stdin_task) {
         (Feed::Own, StdinTask::All | StdinTask::One(0)) => true,
@@ -39,7 +39,7 @@ mod tests {
     use muster_conf::options::{Command, Source, find};
 
     fn asked(line: &[(&'static str, Option<&str>)]) -> bool {
-        let mut chosen = Chosen::new(Command::Srun);
+        let mut chosen = ChosenOptions::new(Command::Srun);
         for (long, value) in line {
             let row = find(Command::Srun, long).unwrap();
             chosen.give(row, value.map(str::to_owned), Source::CommandLine);

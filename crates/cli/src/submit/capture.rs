@@ -4,7 +4,7 @@
 use crate::connect::TOKEN_VARIABLE;
 use crate::process;
 use crate::say::Say;
-use muster_conf::options::Chosen;
+use muster_conf::options::ChosenOptions;
 use muster_model::environment::{self, Environment};
 use muster_model::job_env;
 use muster_model::limits::CONTEXT_BYTES_MAX;
@@ -175,7 +175,7 @@ pub(crate) fn select(
 ///
 /// # Errors
 /// Lines for the user.
-pub(crate) fn batch_context(chosen: &Chosen, say: &Say) -> Result<ExecContext, String> {
+pub(crate) fn batch_context(chosen: &ChosenOptions, say: &Say) -> Result<ExecContext, String> {
     let selection = match chosen.get("export") {
         Some(given) => selection(given.value.as_deref().or(Some("ALL"))),
         None => selection(None),

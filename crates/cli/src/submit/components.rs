@@ -2,8 +2,8 @@
 //! the next.
 
 use muster_conf::options::chosen::rows;
-use muster_conf::options::getopt::{self, Order, Parsed};
-use muster_conf::options::{Chosen, Command, Group, OptionRow, Source};
+use muster_conf::options::getopt::{self, OperandOrder, Parsed};
+use muster_conf::options::{ChosenOptions, Command, Group, OptionRow, Source};
 
 /// What stands between components.
 const SEPARATOR: &str = ":";
@@ -64,7 +64,7 @@ const PASSED_ON: [&str; 50] = [
 ];
 
 /// One component's options and words, as they stand.
-pub(crate) type Part = Parsed<'static, OptionRow>;
+pub(crate) type ComponentOptions = Parsed<'static, OptionRow>;
 
 /// Takes a command line apart. sbatch and salloc have words after the last component only; with srun each may have a
 /// program of its own.
@@ -75,11 +75,11 @@ pub(crate) fn split(
     command: Command,
     args: &[String],
     site: &'static [OptionRow],
-) -> Result<Vec<Part>, String> {
+) -> Result<Vec<ComponentOptions>, String> {
     let mut parts = Vec::new();
     let mut rest: Option<Vec<String>> = Some(args.to_vec());
     while let Some(args) = rest.take() {
-        let mut part = getopt::parse(rows(command, site), &args, Order::StopAtWord)?;
+        let mut part = getopt::parse(rows(command, site), &args, OperandOrder::StopAtWord)?;
         let at = match command {
             Command::Srun => part.words.iter().position(|w| w == SEPARATOR),
             Command::Sbatch | Command::Salloc => {
@@ -97,7 +97,7 @@ pub(crate) fn split(
 }
 
 /// Gives a component what the one before it passes on.
-pub(crate) fn pass_on(from: &Chosen, to: &mut Chosen, source: Source) {
+pub(crate) fn pass_on(from: &ChosenOptions, to: &mut ChosenOptions, source: Source) {
     for given in from.iter().filter(|given| given.source == source) {
         if PASSED_ON.contains(&given.row.long) || given.row.group == Group::Site {
             to.give(given.row, given.value.clone(), source);
@@ -115,7 +115,7 @@ mod tests {
 
     fn shown(command: Command, text: &str) -> Vec<String> {
         let parts = split(command, &words(text), &[]).unwrap();
-        let show = |part: Part| {
+        let show = |part: ComponentOptions| {
             let options = part
                 .options
                 .iter()

@@ -1,13 +1,13 @@
 //! Filters of the command line: what `CliFilterPlugins` of slurm.conf names. sbatch, srun and salloc run them in their own process,
 //! with the user's rights; nothing relies on them.
 
-use super::line::Line;
+use super::line::CommandLine;
 use crate::say::Say;
 use muster_conf::endpoint::{self, Endpoint};
 use muster_conf::options::filter::{
     CliFilter, FilterLevel, FilterLoader, FilterLog, FilterOptions,
 };
-use muster_conf::options::{Chosen, Command, OptionRow, Source};
+use muster_conf::options::{ChosenOptions, Command, OptionRow, Source};
 use muster_conf::site_options::{self, SiteOptions};
 use std::cell::Cell;
 use std::os::unix::process::CommandExt as _;
@@ -122,8 +122,12 @@ impl Filters {
     ///
     /// # Errors
     /// The exit code, after it was said which filter refuses.
-    pub(crate) fn defaults(&self, command: Command, is_early: bool) -> Result<Chosen, ExitCode> {
-        let mut chosen = Chosen::new(command);
+    pub(crate) fn defaults(
+        &self,
+        command: Command,
+        is_early: bool,
+    ) -> Result<ChosenOptions, ExitCode> {
+        let mut chosen = ChosenOptions::new(command);
         chosen.site = self.site;
         let mut options = FilterOptions {
             chosen,
@@ -143,7 +147,7 @@ impl Filters {
     ///
     /// # Errors
     /// The exit code, after it was said which filter refuses.
-    pub(crate) fn pre_submit(&self, lines: &mut [Line]) -> Result<(), ExitCode> {
+    pub(crate) fn pre_submit(&self, lines: &mut [CommandLine]) -> Result<(), ExitCode> {
         if let (Some(first), false) = (lines.first(), self.is_empty()) {
             self.say.set(first.say);
         }

@@ -2,7 +2,7 @@
 //! one. The connection to the controller is the hold; when the controller restarts, it is taken up again.
 
 use super::incoming::Incoming;
-use super::line::{self, Line};
+use super::line::{self, CommandLine};
 use super::reason::ReasonQuery;
 use super::signals::Signals;
 use crate::connect::{Client, ConnectError, unexpected};
@@ -30,7 +30,7 @@ const RECONNECT: Duration = Duration::from_millis(500);
 
 /// How an allocation ended without us.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ended {
+pub(crate) struct AllocationEnd {
     /// Its state.
     pub(crate) state: JobState,
 }
@@ -74,7 +74,7 @@ pub(crate) struct Holder {
     /// Its allocation; set when it has started.
     pub(crate) info: Option<Box<AllocationInfo>>,
     /// Its end, once it is known.
-    pub(crate) ended: Option<Ended>,
+    pub(crate) ended: Option<AllocationEnd>,
     say: Say,
 }
 
@@ -87,7 +87,7 @@ impl Holder {
     /// # Errors
     /// The exit code, after the user was informed.
     pub(crate) fn obtain(
-        line: &Line,
+        line: &CommandLine,
         mut specs: Vec<JobSpec>,
         prefix: &str,
     ) -> Result<Holder, NotGranted> {
@@ -361,7 +361,7 @@ impl Holder {
                 self.reason_query.on_started();
                 self.info = Some(info);
             }
-            Response::JobEnded { state, .. } => self.ended = Some(Ended { state }),
+            Response::JobEnded { state, .. } => self.ended = Some(AllocationEnd { state }),
             Response::Notice(text) => self.say.info(&text),
             Response::Held => self.awaits_hold = false,
             Response::Jobs(part) => {

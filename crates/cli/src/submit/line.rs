@@ -10,7 +10,7 @@ use crate::say::{self, Say};
 use crate::zone::{self, LocalZone};
 use muster_conf::endpoint;
 use muster_conf::options::job::{self, Ambient, Built};
-use muster_conf::options::{Chosen, Command, OptionError, Source, environment, help};
+use muster_conf::options::{ChosenOptions, Command, OptionError, Source, environment, help};
 use muster_model::environment::split;
 use muster_model::spec::Owner;
 use std::path::{Path, PathBuf};
@@ -21,9 +21,9 @@ use std::time::Duration;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A command line that asks for work.
-pub(crate) struct Line {
+pub(crate) struct CommandLine {
     /// Options of command line and environment.
-    pub(crate) chosen: Chosen,
+    pub(crate) chosen: ChosenOptions,
     /// Script or program, and its arguments.
     pub(crate) words: Vec<String>,
     /// The command's voice.
@@ -38,7 +38,7 @@ pub(crate) fn read(
     command: Command,
     args: &[String],
     filters: &Filters,
-) -> Result<Vec<Line>, ExitCode> {
+) -> Result<Vec<CommandLine>, ExitCode> {
     read_in(command, args, filters, |own, _, name| own.value(name))
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn read_in(
     args: &[String],
     filters: &Filters,
     variable: impl Fn(&Variables, usize, &str) -> Option<String>,
-) -> Result<Vec<Line>, ExitCode> {
+) -> Result<Vec<CommandLine>, ExitCode> {
     let say = Say::new(command.name());
     let parts = components::split(command, args, filters.site).map_err(|text| {
         say.option_error(&OptionError {
@@ -105,7 +105,7 @@ pub(crate) fn read_in(
         })
     })?;
     let own = Variables::read();
-    let mut lines: Vec<Line> = Vec::with_capacity(parts.len());
+    let mut lines: Vec<CommandLine> = Vec::with_capacity(parts.len());
     for (number, part) in parts.into_iter().enumerate() {
         let mut chosen = filters.defaults(command, false)?;
         if let Some(before) = lines.last() {
@@ -129,7 +129,7 @@ pub(crate) fn read_in(
         let mut say = say;
         say.quiet = chosen.has("quiet");
         say.verbose = chosen.verbose;
-        lines.push(Line {
+        lines.push(CommandLine {
             chosen,
             words: part.words,
             say,
@@ -155,7 +155,7 @@ fn print(text: &str) -> ExitCode {
 ///
 /// # Errors
 /// The exit code, after what is wrong was printed.
-pub(crate) fn build(line: &mut Line, prefix: &str) -> Result<Built, ExitCode> {
+pub(crate) fn build(line: &mut CommandLine, prefix: &str) -> Result<Built, ExitCode> {
     let say = line.say;
     read_node_files(&mut line.chosen).map_err(|e| say.option_error(&e))?;
     let zone = LocalZone::default();
@@ -181,7 +181,7 @@ pub(crate) fn build(line: &mut Line, prefix: &str) -> Result<Built, ExitCode> {
 }
 
 /// `--nodefile`, and `--nodelist` or `--exclude` with the name of a file.
-fn read_node_files(chosen: &mut Chosen) -> Result<(), OptionError> {
+fn read_node_files(chosen: &mut ChosenOptions) -> Result<(), OptionError> {
     let files = [
         ("nodefile", "nodelist"),
         ("nodelist", "nodelist"),
@@ -221,7 +221,7 @@ fn read_node_files(chosen: &mut Chosen) -> Result<(), OptionError> {
 }
 
 /// `--uid` and `--gid`. Without them the controller takes the caller's own identity, whatever is sent.
-fn owner(chosen: &Chosen) -> Result<Owner, OptionError> {
+fn owner(chosen: &ChosenOptions) -> Result<Owner, OptionError> {
     let (uid, gid) = (chosen.value("uid"), chosen.value("gid"));
     let mut owner = Owner {
         uid: nix::unistd::getuid().as_raw(),
@@ -293,7 +293,7 @@ pub(crate) fn submit_line(name: &str, args: &[String]) -> String {
 ///
 /// # Errors
 /// The exit code, after what is wrong was printed.
-pub(crate) fn connect(line: &Line, prefix: &str) -> Result<Client, ExitCode> {
+pub(crate) fn connect(line: &CommandLine, prefix: &str) -> Result<Client, ExitCode> {
     let say = line.say;
     let client = Client::connect_patiently(PATIENCE).map_err(|e| unreachable(&say, prefix, &e))?;
     if let Some(names) = line.chosen.value("clusters") {

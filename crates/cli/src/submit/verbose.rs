@@ -1,10 +1,10 @@
 //! What `--verbose` has sbatch, srun and salloc say: the options in force, as Slurm lists them; with two of it, what a job
 //! inherits.
 
-use super::line::Line;
+use super::line::CommandLine;
 use crate::listing::text;
 use crate::say::Say;
-use muster_conf::options::{Arg, Chosen};
+use muster_conf::options::{Arg, ChosenOptions};
 use muster_model::job::Allocation;
 use muster_model::job_env::per_node_text;
 use muster_model::time::TimeLimit;
@@ -13,7 +13,7 @@ use muster_model::time::TimeLimit;
 const TIMES: [&str; 2] = ["time", "time-min"];
 
 /// Says which options are in force, for each component of a job.
-pub(crate) fn list_options(lines: &[Line]) {
+pub(crate) fn list_options(lines: &[CommandLine]) {
     for line in lines.iter().filter(|line| line.say.verbose > 0) {
         let say = line.say;
         say.verbose("defined options");
@@ -28,7 +28,7 @@ pub(crate) fn list_options(lines: &[Line]) {
 }
 
 /// Names and values, by name.
-fn options(chosen: &Chosen) -> Vec<(&'static str, String)> {
+fn options(chosen: &ChosenOptions) -> Vec<(&'static str, String)> {
     let given = chosen.iter().filter(|given| given.row.long != "verbose");
     let mut all: Vec<(&'static str, String)> = given
         .map(|given| {
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn options_are_listed_by_name_with_their_values() {
-        let mut chosen = Chosen::new(Command::Srun);
+        let mut chosen = ChosenOptions::new(Command::Srun);
         for (long, value) in [
             ("time", Some("5")),
             ("partition", Some("short")),

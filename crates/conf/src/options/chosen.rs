@@ -19,7 +19,7 @@ pub enum Source {
 
 /// An option that was given.
 #[derive(Clone, Debug)]
-pub struct Given {
+pub struct OptionValue {
     /// Which.
     pub row: &'static OptionRow,
     /// Its value.
@@ -30,21 +30,21 @@ pub struct Given {
 
 /// The options in force for one command.
 #[derive(Clone, Debug)]
-pub struct Chosen {
+pub struct ChosenOptions {
     /// The command.
     pub command: Command,
     /// What was given, weaker ones removed, in order of arrival.
-    given: Vec<Given>,
+    given: Vec<OptionValue>,
     /// How often `--verbose` was given.
     pub verbose: u32,
     /// Options of the site's own that the command has beside those of the table.
     pub site: &'static [OptionRow],
 }
 
-impl Chosen {
+impl ChosenOptions {
     /// None yet.
-    pub fn new(command: Command) -> Chosen {
-        Chosen {
+    pub fn new(command: Command) -> ChosenOptions {
+        ChosenOptions {
             command,
             given: Vec::new(),
             verbose: 0,
@@ -72,7 +72,7 @@ impl Chosen {
             }
             self.given.remove(at);
         }
-        self.given.push(Given { row, value, source });
+        self.given.push(OptionValue { row, value, source });
     }
 
     /// Adds an option by name, as if the command line had given it.
@@ -83,7 +83,7 @@ impl Chosen {
     }
 
     /// The option, if it was given.
-    pub fn get(&self, long: &'static str) -> Option<&Given> {
+    pub fn get(&self, long: &'static str) -> Option<&OptionValue> {
         debug_assert!(
             super::table().iter().any(|r| r.long == long),
             "no row --{long}"
@@ -112,7 +112,7 @@ impl Chosen {
     }
 
     /// Of several options that exclude each other, the one that counts: the strongest source wins, then the last.
-    pub fn strongest(&self, longs: &[&'static str]) -> Option<&Given> {
+    pub fn strongest(&self, longs: &[&'static str]) -> Option<&OptionValue> {
         self.given
             .iter()
             .filter(|g| longs.contains(&g.row.long))
@@ -120,7 +120,7 @@ impl Chosen {
     }
 
     /// All of them.
-    pub fn iter(&self) -> impl Iterator<Item = &Given> {
+    pub fn iter(&self) -> impl Iterator<Item = &OptionValue> {
         self.given.iter()
     }
 
@@ -162,7 +162,7 @@ pub fn rows(
     own.filter(move |row| row.commands.has(command)).chain(site)
 }
 
-impl Given {
+impl OptionValue {
     /// Values that ask for what happens anyway.
     fn asks_for_nothing(&self) -> bool {
         let Some(value) = self.value.as_deref() else {

@@ -1,8 +1,8 @@
 //! `#SBATCH`, `#PBS` and `#BSUB` lines of a batch script. The first count until the first line that is neither blank nor a comment,
 //! the others anywhere; a line may hold several options, quoted as in a shell, and a `#` that begins a word ends it.
 
-use super::chosen::{Chosen, Source};
-use super::getopt::{self, Order};
+use super::chosen::{ChosenOptions, Source};
+use super::getopt::{self, OperandOrder};
 use super::pbs::{self, PbsLines};
 use super::{OptionError, bsub};
 
@@ -11,7 +11,7 @@ use super::{OptionError, bsub};
 ///
 /// # Errors
 /// Unknown options and stray words end the submission with exit code 255, bad quoting with 1.
-pub fn read(chosen: &mut Chosen, script: &str, name: &str) -> Result<(), OptionError> {
+pub fn read(chosen: &mut ChosenOptions, script: &str, name: &str) -> Result<(), OptionError> {
     let sections = sections(script, name)?;
     sections.first().map_or(Ok(()), |args| apply(chosen, args))
 }
@@ -74,16 +74,17 @@ pub fn words_after(prefix: &str, script: &str, name: &str) -> Result<Vec<String>
 ///
 /// # Errors
 /// Unknown options and stray words.
-pub fn apply(chosen: &mut Chosen, args: &[String]) -> Result<(), OptionError> {
+pub fn apply(chosen: &mut ChosenOptions, args: &[String]) -> Result<(), OptionError> {
     if args.is_empty() {
         return Ok(());
     }
-    let parsed =
-        getopt::parse(chosen.rows(), args, Order::StopAtWord).map_err(|text| OptionError {
+    let parsed = getopt::parse(chosen.rows(), args, OperandOrder::StopAtWord).map_err(|text| {
+        OptionError {
             lines: vec![text],
             exit: 255,
             bare: true,
-        })?;
+        }
+    })?;
     if let Some(word) = parsed.words.first() {
         return Err(OptionError::invalid(format!(
             "Invalid directive found in batch script: {word}"
@@ -138,7 +139,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn options(script: &str) -> Result<Vec<(&'static str, Option<String>)>, OptionError> {
-        let mut chosen = Chosen::new(Command::Sbatch);
+        let mut chosen = ChosenOptions::new(Command::Sbatch);
         read(&mut chosen, script, "job.sh")?;
         Ok(chosen
             .iter()

@@ -1,10 +1,10 @@
 //! Options from the environment, as the commands' manual pages list them.
 
-use super::chosen::{Chosen, Source};
+use super::chosen::{ChosenOptions, Source};
 use super::row::{Arg, OptionRow};
 
 /// Adds the options that environment variables give.
-pub fn read(chosen: &mut Chosen, lookup: impl Fn(&str) -> Option<String>) {
+pub fn read(chosen: &mut ChosenOptions, lookup: impl Fn(&str) -> Option<String>) {
     for row in super::table() {
         if !row.commands.has(chosen.command) {
             continue;
@@ -25,7 +25,7 @@ pub fn may_be_option(name: &[u8]) -> bool {
 }
 
 /// `SLURM_DIST_PLANESIZE` is the size of a `plane` that was given without one.
-fn plane_size(chosen: &mut Chosen, lookup: impl Fn(&str) -> Option<String>) {
+fn plane_size(chosen: &mut ChosenOptions, lookup: impl Fn(&str) -> Option<String>) {
     let plane = chosen.get("distribution").filter(|given| {
         given
             .value
@@ -44,7 +44,7 @@ fn plane_size(chosen: &mut Chosen, lookup: impl Fn(&str) -> Option<String>) {
 const TIMES_MAX: usize = 10;
 
 /// A number as the value of `SBATCH_DEBUG` and its relatives is how often `--verbose` is given.
-fn give(chosen: &mut Chosen, row: &'static OptionRow, value: String) {
+fn give(chosen: &mut ChosenOptions, row: &'static OptionRow, value: String) {
     match row.arg {
         Arg::None => {
             let times = match value.parse() {
@@ -75,7 +75,7 @@ pub fn is_on(value: &str) -> bool {
 }
 
 /// `*_WAIT4SWITCH` is the second half of `--switches`.
-fn wait_for_switches(chosen: &mut Chosen, lookup: impl Fn(&str) -> Option<String>) {
+fn wait_for_switches(chosen: &mut ChosenOptions, lookup: impl Fn(&str) -> Option<String>) {
     let name = match chosen.command {
         super::Command::Sbatch => "SBATCH_WAIT4SWITCH",
         super::Command::Srun => "SLURM_WAIT4SWITCH",
@@ -98,8 +98,8 @@ mod tests {
     use super::super::Command;
     use super::*;
 
-    fn chosen(command: Command, pairs: &[(&str, &str)]) -> Chosen {
-        let mut chosen = Chosen::new(command);
+    fn chosen(command: Command, pairs: &[(&str, &str)]) -> ChosenOptions {
+        let mut chosen = ChosenOptions::new(command);
         read(&mut chosen, |name| {
             pairs
                 .iter()
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn nothing_is_looked_for_that_could_not_be_an_option() {
         for command in [Command::Sbatch, Command::Srun, Command::Salloc] {
-            let mut chosen = Chosen::new(command);
+            let mut chosen = ChosenOptions::new(command);
             read(&mut chosen, |name| {
                 assert!(may_be_option(name.as_bytes()), "{name}");
                 None
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn the_command_line_is_stronger_and_a_directive_weaker() {
-        let mut c = Chosen::new(Command::Sbatch);
+        let mut c = ChosenOptions::new(Command::Sbatch);
         let row = super::super::find(Command::Sbatch, "job-name").unwrap();
         c.give(row, Some("directive".into()), Source::Directive);
         c.give(row, Some("environment".into()), Source::Environment);

@@ -1,7 +1,7 @@
 //! Options as filters of the command line (`CliFilterPlugins`) see and set them: by long name, as texts. A filter runs in the
 //! user's own process before a request is made of the options; nothing here runs one.
 
-use super::chosen::{Chosen, Source};
+use super::chosen::{ChosenOptions, Source};
 use super::find;
 use super::row::{Arg, Command, Group, OptionRow};
 use muster_model::time::TimeLimit;
@@ -28,7 +28,7 @@ pub type FilterLog = Rc<dyn Fn(FilterLevel, &str)>;
 #[derive(Clone, Debug)]
 pub struct FilterOptions {
     /// What was given.
-    pub chosen: Chosen,
+    pub chosen: ChosenOptions,
     /// Script or program, and its arguments.
     pub words: Vec<String>,
     /// How strong what a filter sets is: as a default, or as the command line.

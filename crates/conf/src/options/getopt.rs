@@ -47,7 +47,7 @@ impl Spec for Simple {
 
 /// Where words that are no options may stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum OperandOrder {
     /// The first such word ends the options: sbatch, srun, salloc.
     StopAtWord,
     /// Anywhere.
@@ -70,7 +70,7 @@ pub struct Parsed<'t, T> {
 pub fn parse<'t, T: Spec>(
     table: impl Iterator<Item = &'t T> + Clone,
     args: &[String],
-    order: Order,
+    order: OperandOrder,
 ) -> Result<Parsed<'t, T>, String> {
     let mut parsed = Parsed {
         options: Vec::new(),
@@ -88,7 +88,7 @@ pub fn parse<'t, T: Spec>(
             short_options(table.clone(), &arg[1..], &mut rest, &mut parsed.options)?;
         } else {
             parsed.words.push(arg.clone());
-            if order == Order::StopAtWord {
+            if order == OperandOrder::StopAtWord {
                 break;
             }
         }
@@ -186,7 +186,7 @@ mod tests {
     fn sbatch(args: &[&str]) -> Result<(Options, Vec<String>), String> {
         let args: Vec<String> = args.iter().map(|a| (*a).to_owned()).collect();
         let rows = table().iter().filter(|r| r.commands.has(Command::Sbatch));
-        let parsed = parse(rows, &args, Order::StopAtWord)?;
+        let parsed = parse(rows, &args, OperandOrder::StopAtWord)?;
         let options = parsed
             .options
             .into_iter()
@@ -257,7 +257,7 @@ mod tests {
     proptest! {
         #[test]
         fn never_panics(args in proptest::collection::vec("[-=a-zA-Z:é ]{0,8}", 0..6)) {
-            let _ = parse(table().iter(), &args, Order::Mixed);
+            let _ = parse(table().iter(), &args, OperandOrder::Mixed);
         }
     }
 }

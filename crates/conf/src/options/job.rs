@@ -5,7 +5,7 @@ mod bind;
 mod devices;
 mod no_effect;
 
-use super::chosen::Chosen;
+use super::chosen::ChosenOptions;
 use super::row::{Command, Group};
 use super::values::time::Zone;
 use super::values::{self, number};
@@ -62,7 +62,7 @@ pub struct Built {
 ///
 /// # Errors
 /// The first option that is malformed or refused.
-pub fn build(chosen: &Chosen, ambient: &Ambient<'_>) -> Result<Built, BuildError> {
+pub fn build(chosen: &ChosenOptions, ambient: &Ambient<'_>) -> Result<Built, BuildError> {
     let mut warnings = chosen.check_status()?;
     let ask = resource_ask(chosen, &mut warnings)?;
     mem_bind(chosen)?;
@@ -129,7 +129,7 @@ pub fn build(chosen: &Chosen, ambient: &Ambient<'_>) -> Result<Built, BuildError
 }
 
 /// `--class`, with what the user said of what each job has.
-fn class(chosen: &Chosen) -> Option<Box<JobClass>> {
+fn class(chosen: &ChosenOptions) -> Option<Box<JobClass>> {
     let named = [("job-name", "N"), ("chdir", "cwd")];
     let given = named.iter().filter(|(long, _)| chosen.has(long));
     Some(Box::new(JobClass {
@@ -144,7 +144,7 @@ fn class(chosen: &Chosen) -> Option<Box<JobClass>> {
     }))
 }
 
-fn batch_only(chosen: &Chosen, spec: &mut JobSpec) -> Result<(), BuildError> {
+fn batch_only(chosen: &ChosenOptions, spec: &mut JobSpec) -> Result<(), BuildError> {
     // An empty list is none, as in Slurm: scripts fill it from a variable.
     if let Some(text) = chosen.value("array").filter(|text| !text.is_empty()) {
         let array = values::array(text);
@@ -175,7 +175,7 @@ fn batch_only(chosen: &Chosen, spec: &mut JobSpec) -> Result<(), BuildError> {
 ///
 /// # Errors
 /// An open mode that is neither.
-pub fn stdio(chosen: &Chosen) -> Result<StdioSpec, OptionError> {
+pub fn stdio(chosen: &ChosenOptions) -> Result<StdioSpec, OptionError> {
     let text = |long| chosen.value(long).map(str::to_owned);
     Ok(StdioSpec {
         stdin: text("input"),
@@ -193,7 +193,7 @@ pub fn stdio(chosen: &Chosen) -> Result<StdioSpec, OptionError> {
     })
 }
 
-fn partitions(chosen: &Chosen) -> Vec<String> {
+fn partitions(chosen: &ChosenOptions) -> Vec<String> {
     chosen
         .value("partition")
         .unwrap_or("")
@@ -207,7 +207,10 @@ fn partitions(chosen: &Chosen) -> Vec<String> {
 ///
 /// # Errors
 /// Not a time limit.
-pub fn time_limit(chosen: &Chosen, long: &'static str) -> Result<Option<TimeLimit>, OptionError> {
+pub fn time_limit(
+    chosen: &ChosenOptions,
+    long: &'static str,
+) -> Result<Option<TimeLimit>, OptionError> {
     let Some(text) = chosen.value(long) else {
         return Ok(None);
     };
@@ -239,7 +242,7 @@ pub fn read_limit(text: &str) -> Result<TimeLimit, value::ValueError> {
 }
 
 fn point(
-    chosen: &Chosen,
+    chosen: &ChosenOptions,
     long: &'static str,
     ambient: &Ambient<'_>,
 ) -> Result<Option<Timestamp>, OptionError> {
@@ -256,7 +259,7 @@ fn point(
     }
 }
 
-fn priority(chosen: &Chosen) -> Result<Option<u32>, OptionError> {
+fn priority(chosen: &ChosenOptions) -> Result<Option<u32>, OptionError> {
     match chosen.value("priority") {
         None => Ok(None),
         Some(text) if text.eq_ignore_ascii_case("TOP") => Ok(Some(u32::MAX - 1)),
@@ -269,7 +272,7 @@ fn priority(chosen: &Chosen) -> Result<Option<u32>, OptionError> {
     }
 }
 
-fn nice(chosen: &Chosen) -> Result<i32, OptionError> {
+fn nice(chosen: &ChosenOptions) -> Result<i32, OptionError> {
     const LIMIT: i64 = 2_147_483_645;
     match chosen.get("nice").map(|g| g.value.as_deref()) {
         None => Ok(0),
@@ -288,7 +291,7 @@ fn nice(chosen: &Chosen) -> Result<i32, OptionError> {
     }
 }
 
-fn mail(chosen: &Chosen) -> Result<Option<MailOptions>, OptionError> {
+fn mail(chosen: &ChosenOptions) -> Result<Option<MailOptions>, OptionError> {
     let (kind, user) = (chosen.value("mail-type"), chosen.value("mail-user"));
     if let Some(kind) = kind
         && !values::mail_type_is_known(kind)
@@ -302,7 +305,7 @@ fn mail(chosen: &Chosen) -> Result<Option<MailOptions>, OptionError> {
     }))
 }
 
-fn no_kill(chosen: &Chosen) -> Result<bool, OptionError> {
+fn no_kill(chosen: &ChosenOptions) -> Result<bool, OptionError> {
     match chosen.get("no-kill").map(|g| g.value.as_deref()) {
         None => Ok(false),
         Some(None) => Ok(true),
@@ -313,7 +316,7 @@ fn no_kill(chosen: &Chosen) -> Result<bool, OptionError> {
     }
 }
 
-fn immediate(chosen: &Chosen) -> Result<Option<u32>, OptionError> {
+fn immediate(chosen: &ChosenOptions) -> Result<Option<u32>, OptionError> {
     match chosen.get("immediate").map(|g| g.value.as_deref()) {
         None => Ok(None),
         Some(None) => Ok(Some(1)),
@@ -324,7 +327,7 @@ fn immediate(chosen: &Chosen) -> Result<Option<u32>, OptionError> {
 }
 
 /// Options of the site's own, by their variables.
-fn of_site(chosen: &Chosen) -> impl Iterator<Item = (String, String)> {
+fn of_site(chosen: &ChosenOptions) -> impl Iterator<Item = (String, String)> {
     let given = chosen.iter().filter(|given| given.row.group == Group::Site);
     given.filter_map(|given| {
         let variable = given.row.env_of(chosen.command).first()?;
@@ -334,7 +337,7 @@ fn of_site(chosen: &Chosen) -> impl Iterator<Item = (String, String)> {
 }
 
 /// Options that listings show and nothing else uses, and those of the site's own.
-fn shown(chosen: &Chosen) -> Vec<(String, String)> {
+fn shown(chosen: &ChosenOptions) -> Vec<(String, String)> {
     [
         "extra",
         "mcs-label",

@@ -14,7 +14,7 @@ const DEEPEST: usize = 16;
 
 /// One network of the file.
 #[derive(Debug)]
-pub(super) struct Named {
+pub(super) struct YamlNetwork {
     pub(super) name: String,
     pub(super) kind: TopologyKind,
     pub(super) cluster_default: bool,
@@ -41,7 +41,7 @@ impl YamlValue {
 }
 
 /// Reads the networks; what is not understood is found and left out.
-pub(super) fn read(path: &Path, text: &str, findings: &mut Findings) -> Vec<Named> {
+pub(super) fn read(path: &Path, text: &str, findings: &mut Findings) -> Vec<YamlNetwork> {
     let file: Arc<str> = path.to_string_lossy().into();
     let whole = Origin {
         file: file.clone(),
@@ -61,7 +61,7 @@ pub(super) fn read(path: &Path, text: &str, findings: &mut Findings) -> Vec<Name
         findings.error(part.origin(), "", "a list of networks is expected", help);
         return Vec::new();
     };
-    let mut all: Vec<Named> = Vec::new();
+    let mut all: Vec<YamlNetwork> = Vec::new();
     for part in list {
         let YamlValue::Map(fields, origin) = part else {
             findings.error(part.origin(), "", "a network is expected", help);
@@ -88,8 +88,8 @@ fn network(
     fields: Vec<(String, Origin, YamlValue)>,
     origin: Origin,
     findings: &mut Findings,
-) -> Option<Named> {
-    let mut named = Named {
+) -> Option<YamlNetwork> {
+    let mut named = YamlNetwork {
         name: String::new(),
         kind: TopologyKind::Flat,
         cluster_default: false,

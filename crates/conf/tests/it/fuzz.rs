@@ -4,7 +4,7 @@ use std::path::Path;
 
 use muster_conf::files::{self, Flat};
 use muster_conf::{
-    Facts, Minimal, Severity, load_text, load_with, show_config, topology, write_minimal,
+    ListingContext, Minimal, Severity, load_text, load_with, show_config, topology, write_minimal,
 };
 use proptest::prelude::*;
 
@@ -24,7 +24,7 @@ fn load_everything(bytes: &[u8]) {
     for finding in &findings {
         assert!(!finding.to_string().is_empty());
     }
-    let facts = Facts {
+    let facts = ListingContext {
         boot_time: "",
         next_job_id: 1,
         version: "",

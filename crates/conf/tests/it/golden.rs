@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use muster_conf::files::{self, Flat};
 use muster_conf::{
-    Config, Diagnostic, Facts, Severity, check, check_with, format_row, load, show_config, topology,
+    Config, Diagnostic, ListingContext, Severity, check, check_with, format_row, load, show_config,
+    topology,
 };
 use muster_model::hostlist;
 
@@ -172,7 +173,7 @@ fn files_beside() {
 #[test]
 fn show_config_as_slurm() {
     let (config, _) = load(&data("peer.conf"));
-    let facts = Facts {
+    let facts = ListingContext {
         boot_time: "2026-11-21T20:23:07",
         next_job_id: 19,
         version: "22.05.8",
@@ -182,7 +183,7 @@ fn show_config_as_slurm() {
     let newer: Vec<&str> = muster_conf::keys::SLURM
         .keys()
         .iter()
-        .filter(|key| key.shown == muster_conf::keys::Shown::Newer)
+        .filter(|key| key.shown == muster_conf::keys::KeyListing::Newer)
         .map(|key| key.name)
         .collect();
     let ours: Vec<String> = rows

@@ -1,7 +1,7 @@
 //! Ending and signalling jobs: scancel, and the end of an allocation by its holder.
 
 use super::draft::Draft;
-use super::ending::{self, End};
+use super::ending::{self, JobEnding};
 use super::target::{self, Filter, Item, Tally};
 use super::{crontab, het};
 use crate::policy::access;
@@ -86,8 +86,8 @@ pub(super) fn end_allocation(
         ));
     }
     let how = match job.phase() {
-        Phase::Pending => End::cancelled(identity.uid),
-        Phase::Running | Phase::Suspended => End::exited(exit, false),
+        Phase::Pending => JobEnding::cancelled(identity.uid),
+        Phase::Running | Phase::Suspended => JobEnding::exited(exit, false),
         Phase::Completing | Phase::Requeueing | Phase::Ended | Phase::Gone => {
             return Err(already_done(id));
         }
@@ -256,7 +256,7 @@ fn cancel_item(draft: &mut Draft<'_>, item: Item, uid: u32, cron: bool) -> Resul
             let job = draft.job(id);
             job.map_or(Ok(()), |job| crontab::require_said(draft, job, cron))?;
             let id = item.own_record(draft);
-            ending::end(draft, id, End::cancelled(uid));
+            ending::end(draft, id, JobEnding::cancelled(uid));
             Ok(())
         }
         Some(Phase::Completing | Phase::Ended | Phase::Gone) | None => Err(already_done(id)),

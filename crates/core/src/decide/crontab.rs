@@ -3,7 +3,7 @@
 
 use super::cron_entry::{recurs, store};
 use super::draft::Draft;
-use super::ending::{self, End};
+use super::ending::{self, JobEnding};
 use super::job_limits::Moved;
 use super::{room, submit};
 use crate::event::JobChange;
@@ -238,10 +238,10 @@ fn retire(draft: &mut Draft<'_>, uid: u32, by: u32, moved: &mut Moved) {
         };
         let how = match job.phase() {
             Phase::Requeueing if job.state.is_ended() => {
-                Some(End::new(job.state, job.reason).with_exit(job.exit))
+                Some(JobEnding::new(job.state, job.reason).with_exit(job.exit))
             }
             // A run that was put back, or lost, ended in no state of its own.
-            Phase::Pending | Phase::Requeueing => Some(End::cancelled(by)),
+            Phase::Pending | Phase::Requeueing => Some(JobEnding::cancelled(by)),
             Phase::Running | Phase::Suspended => None,
             Phase::Completing | Phase::Ended | Phase::Gone => continue,
         };

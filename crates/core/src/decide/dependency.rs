@@ -196,7 +196,7 @@ fn end_if_invalid(draft: &mut Draft<'_>, id: JobId, never: bool) {
         ending::end(
             draft,
             id,
-            ending::End::new(JobState::Cancelled, Reason::DependencyNeverSatisfied),
+            ending::JobEnding::new(JobState::Cancelled, Reason::DependencyNeverSatisfied),
         );
     }
 }

@@ -15,7 +15,7 @@ use crate::apply;
 use crate::event::{AccountsChange, Event, JobChange};
 use crate::index::Counts;
 use crate::policy::limits::amounts;
-use crate::state::limit_use::InUse;
+use crate::state::limit_use::CurrentUse;
 use crate::state::{LicenseSource, LicenseUse, Note, Scale, State};
 use muster_model::account_limits::Scope;
 use muster_model::command::Reply;
@@ -62,7 +62,7 @@ pub(super) struct Draft<'a> {
     /// Records that came by this draft and wait for others, by the jobs that they wait for.
     pub(super) new_dependents: BTreeMap<JobId, BTreeSet<JobId>>,
     /// Use of limits by the starts of this draft.
-    pub(super) limits: BTreeMap<Scope, InUse>,
+    pub(super) limits: BTreeMap<Scope, CurrentUse>,
     /// Licenses that starts of this draft take, by name and where they come from.
     pub(super) licenses: LicenseUse,
     /// Nodes that were powered down.

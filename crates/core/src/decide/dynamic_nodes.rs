@@ -50,7 +50,7 @@ pub(super) fn create(
         return Err(invalid("no node is named".to_owned()));
     }
     check_count(state, new)?;
-    let mut places = Places::new(state);
+    let mut places = FreeNodeSlots::new(state);
     let mut created = Vec::with_capacity(nodes.len());
     for node in nodes {
         let place = places.take(&node.name)?;
@@ -133,7 +133,7 @@ fn check_count(state: &State, more: usize) -> Result<(), Refusal> {
 }
 
 /// Places for nodes in the table.
-struct Places<'a> {
+struct FreeNodeSlots<'a> {
     state: &'a State,
     /// Of removed nodes that no record names, last first; looked for when it is asked for one.
     free: Option<Vec<NodeIdx>>,
@@ -141,9 +141,9 @@ struct Places<'a> {
     end: usize,
 }
 
-impl<'a> Places<'a> {
-    fn new(state: &'a State) -> Places<'a> {
-        Places {
+impl<'a> FreeNodeSlots<'a> {
+    fn new(state: &'a State) -> FreeNodeSlots<'a> {
+        FreeNodeSlots {
             state,
             free: None,
             taken: BTreeSet::new(),

@@ -21,7 +21,7 @@ const SIGTERM: u32 = 15;
 
 /// How a job ends.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct End {
+pub(super) struct JobEnding {
     state: JobState,
     reason: Reason,
     exit: ExitStatus,
@@ -31,10 +31,10 @@ pub(super) struct End {
     assumed: bool,
 }
 
-impl End {
+impl JobEnding {
     /// For good, with exit status 0.
-    pub(super) fn new(state: JobState, reason: Reason) -> End {
-        End {
+    pub(super) fn new(state: JobState, reason: Reason) -> JobEnding {
+        JobEnding {
             state,
             reason,
             exit: ExitStatus::default(),
@@ -45,10 +45,10 @@ impl End {
     }
 
     /// Back to the queue.
-    pub(super) fn requeue(reason: Reason, hold: bool) -> End {
-        End {
+    pub(super) fn requeue(reason: Reason, hold: bool) -> JobEnding {
+        JobEnding {
             requeue: Some(hold),
-            ..End::new(JobState::Pending, reason)
+            ..JobEnding::new(JobState::Pending, reason)
         }
     }
 
@@ -73,28 +73,28 @@ impl End {
     }
 
     /// Makes room for another, for good or back to the queue.
-    pub(super) fn preempted(requeue: bool) -> End {
-        End {
+    pub(super) fn preempted(requeue: bool) -> JobEnding {
+        JobEnding {
             requeue: requeue.then_some(false),
-            ..End::new(JobState::Preempted, Reason::None)
+            ..JobEnding::new(JobState::Preempted, Reason::None)
         }
     }
 
     /// Cancelled by that user.
-    pub(super) fn cancelled(uid: u32) -> End {
-        End {
+    pub(super) fn cancelled(uid: u32) -> JobEnding {
+        JobEnding {
             cancelled_by: Some(uid),
-            ..End::new(JobState::Cancelled, Reason::None)
+            ..JobEnding::new(JobState::Cancelled, Reason::None)
         }
     }
 
     /// The same with the exit status that it had.
-    pub(super) fn with_exit(self, exit: ExitStatus) -> End {
-        End { exit, ..self }
+    pub(super) fn with_exit(self, exit: ExitStatus) -> JobEnding {
+        JobEnding { exit, ..self }
     }
 
     /// Its script or holder ended with that status.
-    pub(super) fn exited(exit: ExitStatus, oom: bool) -> End {
+    pub(super) fn exited(exit: ExitStatus, oom: bool) -> JobEnding {
         let (state, reason) = if oom {
             (JobState::OutOfMemory, Reason::OutOfMemory)
         } else if exit.signal != 0 {
@@ -104,23 +104,23 @@ impl End {
         } else {
             (JobState::Completed, Reason::None)
         };
-        End {
+        JobEnding {
             exit,
-            ..End::new(state, reason)
+            ..JobEnding::new(state, reason)
         }
     }
 }
 
 /// Ends a job; its nodes, if it has some, are cleaned from now on. Other components of a heterogeneous job may end
 /// with it.
-pub(super) fn end(draft: &mut Draft<'_>, id: JobId, how: End) {
+pub(super) fn end(draft: &mut Draft<'_>, id: JobId, how: JobEnding) {
     let het = draft.job(id).and_then(|job| Some((job.het?, job.phase())));
     let Some((part, phase)) = het else {
         return end_one(draft, id, how);
     };
     // A job that cannot come back whole does not come back.
     let how = if how.requeue.is_some() && !is_whole(draft, part) {
-        End::new(JobState::NodeFail, how.reason)
+        JobEnding::new(JobState::NodeFail, how.reason)
     } else {
         how
     };
@@ -139,10 +139,10 @@ pub(super) fn end(draft: &mut Draft<'_>, id: JobId, how: End) {
 }
 
 /// Ends one job, whatever it is a component of.
-pub(super) fn end_one(draft: &mut Draft<'_>, id: JobId, how: End) {
+pub(super) fn end_one(draft: &mut Draft<'_>, id: JobId, how: JobEnding) {
     let at = draft.now;
     let asleep = asleep_of(draft, id);
-    let how = End {
+    let how = JobEnding {
         requeue: how.requeue.or(comes_back(draft, id, how).then_some(false)),
         ..how
     };
@@ -164,7 +164,7 @@ pub(super) fn end_one(draft: &mut Draft<'_>, id: JobId, how: End) {
 }
 
 /// Whether it is an entry of a crontab whose run is over, however that ended.
-fn comes_back(draft: &Draft<'_>, id: JobId, how: End) -> bool {
+fn comes_back(draft: &Draft<'_>, id: JobId, how: JobEnding) -> bool {
     let runs = |job: &&Job| matches!(job.phase(), Phase::Running | Phase::Suspended);
     let job = draft.job(id).filter(runs);
     !how.assumed && how.cancelled_by.is_none() && job.is_some_and(super::cron_entry::recurs)
@@ -174,11 +174,11 @@ fn comes_back(draft: &Draft<'_>, id: JobId, how: End) -> bool {
 pub(super) fn assume_ended(draft: &mut Draft<'_>, id: JobId) {
     let Some(job) = draft.job(id) else { return };
     if matches!(job.phase(), Phase::Running | Phase::Suspended) {
-        let how = End::new(JobState::Completed, Reason::None);
+        let how = JobEnding::new(JobState::Completed, Reason::None);
         end(
             draft,
             id,
-            End {
+            JobEnding {
                 assumed: true,
                 ..how
             },
@@ -191,12 +191,12 @@ pub(super) fn assume_ended(draft: &mut Draft<'_>, id: JobId) {
 }
 
 /// Puts a running job back to the queue if the system may do so, else ends it.
-pub(super) fn fail(draft: &mut Draft<'_>, id: JobId, otherwise: End) {
+pub(super) fn fail(draft: &mut Draft<'_>, id: JobId, otherwise: JobEnding) {
     let requeueable = draft.job(id).is_some_and(|job| {
         job.requeueable && (job.spec.kind == JobKind::Batch || job.het.is_some())
     });
     let how = if requeueable {
-        End::requeue(otherwise.reason, false)
+        JobEnding::requeue(otherwise.reason, false)
     } else {
         otherwise
     };
@@ -278,9 +278,13 @@ pub(super) fn lose_script(draft: &mut Draft<'_>, id: JobId, node: NodeIdx) -> Op
             // A job that never began can begin again, whatever was asked for.
             let never_began = job.power_up.is_some() && job.spec.kind == JobKind::Batch;
             if never_began {
-                end(draft, id, End::requeue(Reason::NodeDown, false));
+                end(draft, id, JobEnding::requeue(Reason::NodeDown, false));
             } else if !survives {
-                fail(draft, id, End::new(JobState::NodeFail, Reason::NodeDown));
+                fail(
+                    draft,
+                    id,
+                    JobEnding::new(JobState::NodeFail, Reason::NodeDown),
+                );
             }
             let job = draft.job(id)?;
             position_on(job, node)?;
@@ -338,7 +342,7 @@ pub(super) fn is_whole(draft: &Draft<'_>, place: HetPlace) -> bool {
 /// A component has ended or goes back to the queue, as `how` says, and was in `phase` before: what becomes of the
 /// others. They end with the leader, and with a component that was lost or never ran; a component that is cancelled or
 /// reaches its limit while the others run ends alone. The queue takes all back or none.
-fn follow(draft: &mut Draft<'_>, id: JobId, place: HetPlace, phase: Phase, how: End) {
+fn follow(draft: &mut Draft<'_>, id: JobId, place: HetPlace, phase: Phase, how: JobEnding) {
     let others = || place.ids().filter(move |other| *other != id);
     if how.requeues() {
         let mut back = Vec::new();

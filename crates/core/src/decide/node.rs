@@ -2,7 +2,7 @@
 //! Messages of another attempt than the job's current one are ignored.
 
 use super::draft::Draft;
-use super::ending::{self, End};
+use super::ending::{self, JobEnding};
 use super::job_limits::Moved;
 use super::node_loss;
 use super::{power, reboot, turns};
@@ -253,9 +253,9 @@ fn batch_ended(
     }
     let back = requeue_after(draft, id, exit, oom).filter(|_| has_room(draft, id));
     match back {
-        None => ending::end(draft, id, End::exited(exit, oom)),
+        None => ending::end(draft, id, JobEnding::exited(exit, oom)),
         Some(hold) => {
-            ending::end(draft, id, End::requeue(Reason::NonZeroExitCode, hold));
+            ending::end(draft, id, JobEnding::requeue(Reason::NonZeroExitCode, hold));
             if hold {
                 draft.change(id, JobChange::SpecialExit(true));
             }
@@ -347,11 +347,11 @@ pub(super) fn controllers_prolog(draft: &mut Draft<'_>, launch: JobAttempt, well
         return turns::began(draft, id);
     }
     let how = match job.spec.kind {
-        JobKind::Batch => End::requeue(Reason::JobLaunchFailure, false),
+        JobKind::Batch => JobEnding::requeue(Reason::JobLaunchFailure, false),
         JobKind::Allocation if job.het.is_some() && job.requeueable => {
-            End::requeue(Reason::JobLaunchFailure, false)
+            JobEnding::requeue(Reason::JobLaunchFailure, false)
         }
-        JobKind::Allocation => End::new(JobState::Cancelled, Reason::JobLaunchFailure),
+        JobKind::Allocation => JobEnding::new(JobState::Cancelled, Reason::JobLaunchFailure),
     };
     draft.change(id, JobChange::Detail("PrologSlurmctld failed".to_owned()));
     ending::end(draft, id, how);
@@ -394,18 +394,18 @@ fn launch_failed(
                 "launch failure limit exceeded requeued held: {}",
                 shortened(error)
             );
-            (End::requeue(Reason::JobLaunchFailure, true), detail)
+            (JobEnding::requeue(Reason::JobLaunchFailure, true), detail)
         } else if requeue && hold {
             let detail = format!("launch failed requeued held: {}", shortened(error));
-            (End::requeue(Reason::JobLaunchFailure, true), detail)
+            (JobEnding::requeue(Reason::JobLaunchFailure, true), detail)
         } else if requeue {
             (
-                End::requeue(Reason::JobLaunchFailure, false),
+                JobEnding::requeue(Reason::JobLaunchFailure, false),
                 shortened(error),
             )
         } else {
             (
-                End::new(JobState::Failed, Reason::JobLaunchFailure),
+                JobEnding::new(JobState::Failed, Reason::JobLaunchFailure),
                 shortened(error),
             )
         };

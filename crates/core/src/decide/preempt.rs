@@ -2,7 +2,7 @@
 //! what happens to them. Stopped ones are resumed by `turns`, when all of their CPUs are free again.
 
 use super::draft::Draft;
-use super::ending::{self, End};
+use super::ending::{self, JobEnding};
 use super::turns::{nodes_of, resume_on};
 use crate::event::{Event, JobChange};
 use muster_model::command::PlannedPreemption;
@@ -48,14 +48,18 @@ pub(super) fn preempt(draft: &mut Draft<'_>, planned: &PlannedPreemption) {
     if mode == PreemptMode::Suspend {
         draft.emit(Event::JobSuspended { id, at, turn: None });
     } else if how.end.is_none() {
-        ending::end(draft, id, End::preempted(mode == PreemptMode::Requeue));
+        ending::end(
+            draft,
+            id,
+            JobEnding::preempted(mode == PreemptMode::Requeue),
+        );
     }
 }
 
 /// How a job ends whose grace time is over.
-pub(super) fn end_of(job: &Job) -> End {
+pub(super) fn end_of(job: &Job) -> JobEnding {
     let mode = job.preempted.as_ref().map(|p| p.mode);
-    End::preempted(mode == Some(PreemptMode::Requeue))
+    JobEnding::preempted(mode == Some(PreemptMode::Requeue))
 }
 
 /// Resumes jobs that were stopped for a start that was then dropped.

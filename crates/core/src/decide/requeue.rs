@@ -1,7 +1,7 @@
 //! Back to the queue: `scontrol requeue` and `requeuehold`, also called by jobs on themselves.
 
 use super::draft::Draft;
-use super::ending::{self, End};
+use super::ending::{self, JobEnding};
 use super::job_limits::Moved;
 use super::target::{self, Item};
 use crate::event::{Event, JobChange};
@@ -91,17 +91,17 @@ fn requeue_item(
         // A job that was stopped does not start again unasked.
         Phase::Suspended => {
             submit_again(draft, identity, job, moved)?;
-            ending::end(draft, id, End::requeue(Reason::None, true));
+            ending::end(draft, id, JobEnding::requeue(Reason::None, true));
         }
         // Why it comes back, and that it is held then, is not forgotten before it is back.
         Phase::Requeueing if job.reason == Reason::JobLaunchFailure => {
             let held = AfterCompleting::Requeue { hold: true };
             let hold = hold || job.after_completing == held;
-            ending::end(draft, id, End::requeue(job.reason, hold));
+            ending::end(draft, id, JobEnding::requeue(job.reason, hold));
         }
         Phase::Running | Phase::Completing | Phase::Requeueing => {
             submit_again(draft, identity, job, moved)?;
-            ending::end(draft, id, End::requeue(Reason::None, hold));
+            ending::end(draft, id, JobEnding::requeue(Reason::None, hold));
         }
         Phase::Ended => {
             if matches!(job.array, ArrayRole::Pending { .. }) {

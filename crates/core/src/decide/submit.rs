@@ -128,7 +128,7 @@ pub(super) fn record(draft: &mut Draft<'_>, job: Job, not_before: Option<Timesta
 pub(super) fn settle(draft: &mut Draft<'_>, id: JobId, reason: Reason) {
     let never = reason == Reason::DependencyNeverSatisfied;
     if never && dependency::kills_on_invalid(draft, id) {
-        let how = super::ending::End::new(
+        let how = super::ending::JobEnding::new(
             muster_model::job::JobState::Cancelled,
             Reason::DependencyNeverSatisfied,
         );

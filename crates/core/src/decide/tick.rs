@@ -2,7 +2,7 @@
 //! Each is found by its index, earliest first.
 
 use super::draft::Draft;
-use super::ending::{self, End};
+use super::ending::{self, JobEnding};
 use super::node_loss::{NOT_RESPONDING, set_down};
 use crate::event::{AccountsChange, Event, JobChange};
 use muster_model::ids::{JobId, NodeIdx};
@@ -28,7 +28,7 @@ pub(super) fn tick(draft: &mut Draft<'_>, accounted: bool) {
         draft.change(id, JobChange::Eligible);
     }
     for id in due(draft, &draft.state.by_deadline) {
-        let how = End::new(JobState::Deadline, Reason::DeadLine);
+        let how = JobEnding::new(JobState::Deadline, Reason::DeadLine);
         ending::end(draft, id, how);
     }
     super::reservation::tick(draft);
@@ -61,9 +61,9 @@ fn time_limits(draft: &mut Draft<'_>) {
         let how = if job.grace_end().is_some_and(|end| end <= draft.now) {
             super::preempt::end_of(job)
         } else if deadline {
-            End::new(JobState::Deadline, Reason::DeadLine)
+            JobEnding::new(JobState::Deadline, Reason::DeadLine)
         } else {
-            End::new(JobState::Timeout, Reason::TimeLimit)
+            JobEnding::new(JobState::Timeout, Reason::TimeLimit)
         };
         ending::end(draft, id, how);
     }
@@ -171,7 +171,11 @@ fn end_of_use(draft: &mut Draft<'_>) {
         };
         let scopes = state.scopes_of(job, &job.partition);
         if scopes.iter().any(|scope| used_up.contains(scope)) {
-            ending::end(draft, *id, End::new(JobState::Timeout, Reason::TimeLimit));
+            ending::end(
+                draft,
+                *id,
+                JobEnding::new(JobState::Timeout, Reason::TimeLimit),
+            );
         }
     }
 }

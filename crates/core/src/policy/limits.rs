@@ -18,7 +18,7 @@ pub use verdict::{ExceededLimit, checks_starts};
 pub(crate) use verdict::{over_beside, submit_limit_beside};
 
 use crate::state::State;
-use crate::state::limit_use::{Counted, InUse};
+use crate::state::limit_use::{Counted, CurrentUse};
 use muster_model::account_limits::{Scope, TresAmount, TresAmounts, TresUsage};
 use muster_model::accounts::Qos;
 use muster_model::job::{ArrayRole, Job, JobState, MILLION, Phase};
@@ -171,7 +171,7 @@ impl State {
                         false => used.accruing.saturating_sub(counted.accruing),
                     };
                 }
-                if *used == InUse::default() {
+                if *used == CurrentUse::default() {
                     self.limit_use.remove(scope);
                 }
             }

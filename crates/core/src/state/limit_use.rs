@@ -34,7 +34,7 @@ pub struct EndingUse {
 
 /// Current use that limits compare with.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct InUse {
+pub struct CurrentUse {
     /// Jobs that run.
     pub jobs: u32,
     /// Jobs that run or wait, tasks of arrays one by one.
@@ -74,7 +74,7 @@ impl Counted {
     }
 }
 
-impl InUse {
+impl CurrentUse {
     pub(crate) fn shift(&mut self, counted: &Counted, more: bool) {
         let shift = |value: u32, by: u32| match more {
             true => value.saturating_add(by),

@@ -1,7 +1,7 @@
 //! What a client below the commands reads: whatever it asks, `PrivateData` and the table of rights hold in the answer.
 
 use super::*;
-use crate::peer::Place;
+use crate::peer::RequestOrigin;
 use crate::replica::sees_the_same;
 use crate::waiting::Waiting;
 use muster_core::decide::decide;
@@ -123,7 +123,7 @@ fn parts(state: &State, uid: u32) -> (usize, usize, PrivateData) {
 #[test]
 fn partitions_that_are_private_are_in_no_answer() {
     for (words, hidden) in [("none", false), ("partitions", true), ("jobs,users", false)] {
-        let (state, mut head) = (state(words), Head::default());
+        let (state, mut head) = (state(words), ListingHead::default());
         for (uid, sees) in [
             (STRANGER, !hidden),
             (COORDINATOR, !hidden),
@@ -219,7 +219,13 @@ fn who_may_not_see_a_job_cannot_wait_for_it() {
         match started {
             true => {
                 let keys = Keys::from_bytes([7; 64]);
-                waiting.wait_started(&state, &keys, (&who, Place::default()), JobId(1), out);
+                waiting.wait_started(
+                    &state,
+                    &keys,
+                    (&who, RequestOrigin::default()),
+                    JobId(1),
+                    out,
+                );
             }
             false => waiting.wait_ended(&state, &who, JobId(1), false, out),
         }

@@ -19,7 +19,7 @@ use muster_model::rights::Role;
 use muster_model::spec::{JobSpec, Owner};
 use muster_proto::frame;
 use muster_verifier::jsv::check_change;
-use muster_verifier::message::{Change, Order, Subject, Verdict};
+use muster_verifier::message::{Change, ControllerRequest, Subject, Verdict};
 use std::io;
 use std::rc::Rc;
 
@@ -473,7 +473,9 @@ impl Verification<'_> {
             let identity = identity.clone();
             // It may be long: the event loop need not encode it.
             shared.look(move |state| {
-                frame::encode(&Order::Answer(records::answer(state, &identity, &question)))
+                frame::encode(&ControllerRequest::Answer(records::answer(
+                    state, &identity, &question,
+                )))
             })
         };
         let name = self.pool.settings().name();

@@ -2,7 +2,7 @@
 //! nothing else.
 
 use crate::audit::Entry;
-use crate::peer::Place;
+use crate::peer::RequestOrigin;
 use anyhow::{Context as _, Result, ensure};
 use log::{info, warn};
 use muster_conf::{Config, DistributedFiles, read_from_disk};
@@ -70,9 +70,9 @@ impl GivenConfiguration {
             host: Some(from.to_string()),
             ..Identity::default()
         };
-        let place = Place {
+        let place = RequestOrigin {
             address: Some(from),
-            ..Place::default()
+            ..RequestOrigin::default()
         };
         Entry::new(role, &identity, AccessRequest::FetchConfiguration, place)
             .refused(&Refusal::new(RefusalCode::AccessDenied, why.clone()));

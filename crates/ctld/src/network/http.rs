@@ -1,7 +1,7 @@
 //! The controller's pages by HTTP, at SlurmctldPort: whether it runs, and metrics. A client has no identity: the pages are made
 //! over a connection of a user without rights, so that they contain public data only.
 
-use super::{Arrival, Network};
+use super::{Network, NetworkArrival};
 use crate::peer::{Origin, Peer};
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::SndBuf;
@@ -203,7 +203,7 @@ impl Network {
         near.set_nonblocking(true).map_err(failed)?;
         far.set_read_timeout(Some(ANSWER_MAX)).map_err(failed)?;
         far.set_write_timeout(Some(ANSWER_MAX)).map_err(failed)?;
-        let arrival = Arrival {
+        let arrival = NetworkArrival {
             stream: near,
             peer: Peer {
                 uid: NOBODY,

@@ -6,20 +6,20 @@ use muster_verifier::message::Report;
 use std::rc::Rc;
 
 /// Processes of new verifiers, one each, and their reports about the files that they have loaded.
-pub(crate) struct Tried(Vec<(Settings, super::Worker, Report)>);
+pub(crate) struct LoadedVerifiers(Vec<(Settings, super::Worker, Report)>);
 
-impl Tried {
+impl LoadedVerifiers {
     /// Starts a process of each verifier. Blocks.
     ///
     /// # Errors
     /// What is wrong with one of them.
-    pub(crate) fn start(settings: &[Settings]) -> Result<Tried, String> {
+    pub(crate) fn start(settings: &[Settings]) -> Result<LoadedVerifiers, String> {
         let started = settings.iter().map(|own| {
             let (worker, report) =
                 start(own, None).map_err(|why| format!("{}: {why}", own.name()))?;
             Ok((own.clone(), worker, report))
         });
-        started.collect::<Result<_, String>>().map(Tried)
+        started.collect::<Result<_, String>>().map(LoadedVerifiers)
     }
 
     /// Pools with these processes.

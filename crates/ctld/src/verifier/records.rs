@@ -13,7 +13,7 @@ use muster_model::rights::AccessRequest;
 use muster_model::spec::{JobSpec, MemoryAsk};
 use muster_model::time::{TimeLimit, Timestamp};
 use muster_verifier::fields::{INFINITE, MEM_PER_CPU, NICE_OFFSET, NO_VAL, NO_VAL64, gres_text};
-use muster_verifier::message::{Answer, PART_BYTES_MAX, Question, Row, Value};
+use muster_verifier::message::{DataQuery, DataReply, PART_BYTES_MAX, Row, Value};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -65,38 +65,38 @@ impl Fields {
 }
 
 /// The answer to a question of a verifier's, about a request of this user.
-pub(crate) fn answer(state: &State, identity: &Identity, question: &Question) -> Answer {
+pub(crate) fn answer(state: &State, identity: &Identity, question: &DataQuery) -> DataReply {
     match question {
-        Question::Partitions => {
+        DataQuery::Partitions => {
             let usable = state.partitions.iter().filter(|p| may_use(identity, p));
-            Answer::Rows(usable.map(|p| partition(state, p)).collect())
+            DataReply::Rows(usable.map(|p| partition(state, p)).collect())
         }
-        Question::JobsFrom(first) => jobs_from(state, JobId(*first)),
-        Question::Reservations => {
-            Answer::Rows(state.reservations.iter().map(reservation).collect())
+        DataQuery::JobsFrom(first) => jobs_from(state, JobId(*first)),
+        DataQuery::Reservations => {
+            DataReply::Rows(state.reservations.iter().map(reservation).collect())
         }
-        Question::Association { account, partition } => {
-            Answer::Rows(vec![association(state, identity, account, partition)])
+        DataQuery::Association { account, partition } => {
+            DataReply::Rows(vec![association(state, identity, account, partition)])
         }
-        Question::QosPriority(name) => {
+        DataQuery::QosPriority(name) => {
             let found = state.accounts.qos(&state.accounts.qos_key(name));
-            Answer::Number(found.map(|qos| i64::from(qos.priority)))
+            DataReply::Number(found.map(|qos| i64::from(qos.priority)))
         }
     }
 }
 
 /// A part of the jobs, and where the next begins.
-fn jobs_from(state: &State, first: JobId) -> Answer {
+fn jobs_from(state: &State, first: JobId) -> DataReply {
     let (mut rows, mut bytes) = (Vec::new(), 0);
     for own in state.jobs.values_from(first) {
         if bytes >= PART_BYTES_MAX {
-            return Answer::Part(rows, Some(own.id.0));
+            return DataReply::Part(rows, Some(own.id.0));
         }
         let row = job(state, own).shortened();
         bytes += row.bytes();
         rows.push(row);
     }
-    Answer::Part(rows, None)
+    DataReply::Part(rows, None)
 }
 
 /// Refuses a number that no job and no array has. The state is that of acknowledged commands: a change of a job whose submission
@@ -562,7 +562,7 @@ mod tests {
     #[test]
     fn all_jobs_are_listed_in_parts() {
         use muster_proto::frame;
-        use muster_verifier::message::Order;
+        use muster_verifier::message::ControllerRequest;
         let mut state = State::default();
         let spec = Arc::new(JobSpec {
             comment: Some("x".repeat(1 << 10)),
@@ -574,10 +574,10 @@ mod tests {
         }
         let (mut next, mut keys, mut parts) = (Some(0), Vec::new(), 0);
         while let Some(first) = next {
-            let said = answer(&state, &Identity::default(), &Question::JobsFrom(first));
-            let bytes = frame::encode(&Order::Answer(said.clone())).len();
+            let said = answer(&state, &Identity::default(), &DataQuery::JobsFrom(first));
+            let bytes = frame::encode(&ControllerRequest::Answer(said.clone())).len();
             assert!(bytes < 2 * PART_BYTES_MAX, "{bytes}");
-            let Answer::Part(rows, more) = said else {
+            let DataReply::Part(rows, more) = said else {
                 panic!("{said:?}");
             };
             keys.extend(rows.into_iter().map(|row| row.key));

@@ -6,7 +6,7 @@ use super::jsv_process::JsvProcess;
 use super::settings::{Kind, Settings};
 use minicbor::bytes::ByteVec;
 use muster_proto::frame;
-use muster_verifier::message::{Load, Order, Question, Report, Subject, Verdict};
+use muster_verifier::message::{ControllerRequest, DataQuery, Load, Report, Subject, Verdict};
 use muster_verifier::process;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -126,7 +126,7 @@ fn start_lua(settings: &Settings, last_good: Option<ByteVec>) -> Result<(Worker,
         .spawn()
         .map_err(cannot)?;
     let process = Process(Some(child));
-    let load = Order::Load(Load {
+    let load = ControllerRequest::Load(Load {
         path: settings.script.display().to_string(),
         last_good,
         time_limit_ms: u64::try_from(settings.time_limit.as_millis()).unwrap_or(u64::MAX),
@@ -160,7 +160,7 @@ impl Worker {
     pub(super) async fn verify<A: Future<Output = io::Result<Vec<u8>>>>(
         &mut self,
         subject: Subject,
-        answer: impl Fn(Question) -> A,
+        answer: impl Fn(DataQuery) -> A,
         note: impl Fn(Report),
     ) -> io::Result<Verdict> {
         match self {
@@ -182,10 +182,11 @@ impl LuaProcess {
     async fn verify<A: Future<Output = io::Result<Vec<u8>>>>(
         &mut self,
         subject: Subject,
-        answer: impl Fn(Question) -> A,
+        answer: impl Fn(DataQuery) -> A,
         note: impl Fn(Report),
     ) -> io::Result<Verdict> {
-        self.send(&Order::Verify(Box::new(subject))).await?;
+        self.send(&ControllerRequest::Verify(Box::new(subject)))
+            .await?;
         for _ in 0..REPORTS_MAX {
             match self.next().await? {
                 Report::Verdict(verdict) => return Ok(*verdict),
@@ -199,7 +200,7 @@ impl LuaProcess {
         Err(io::Error::other("it says more than one request can need"))
     }
 
-    async fn send(&mut self, order: &Order) -> io::Result<()> {
+    async fn send(&mut self, order: &ControllerRequest) -> io::Result<()> {
         debug_assert!(self.process.0.is_some(), "it lives as long as this");
         self.connection
             .stream()?

@@ -8,7 +8,7 @@ use super::{Decided, Failure, NewConfig, Outbox, Rebuild, Stage, Work, Writer};
 use crate::failure::{Panicked, caught};
 use crate::fault;
 use crate::mail::{ToLink, ToWriter};
-use crate::writer::After;
+use crate::writer::NextAction;
 use log::{error, info, warn};
 use muster_core::event::Event;
 use muster_model::command::{Command, NodeCommand, Reply, UserCommand};
@@ -155,7 +155,12 @@ impl Writer {
     }
 
     /// Gives up a turn that cannot be completed, and has its commands decided again.
-    pub(super) fn abandon(&mut self, mut work: Work, failure: Failure, now: Timestamp) -> After {
+    pub(super) fn abandon(
+        &mut self,
+        mut work: Work,
+        failure: Failure,
+        now: Timestamp,
+    ) -> NextAction {
         self.pulse.goes_on(crate::watchdog::Doing::Rebuilding);
         let begun = Instant::now();
         let culprit = self.culprit(&work, &failure);
@@ -171,16 +176,16 @@ impl Writer {
         if self.retry.rebuild.is_none() {
             // Nobody can give the state back: what the caller made of a panic before, it does now.
             self.fatal = Some(format!("{why}, and the state cannot be rebuilt"));
-            return After::Stop;
+            return NextAction::Stop;
         }
         if let Some(fatal) = self.judge(&culprit, &mut work, &why, now) {
             self.fatal = Some(fatal);
-            return After::Stop;
+            return NextAction::Stop;
         }
         let state = self.retry.rebuild.as_mut().and_then(|rebuild| rebuild());
         let Some(state) = state else {
             self.fatal = Some(format!("{why}, and the state cannot be rebuilt"));
-            return After::Stop;
+            return NextAction::Stop;
         };
         self.engine = Engine::new(state);
         self.due = None;
@@ -190,7 +195,7 @@ impl Writer {
             "the state was rebuilt in {} ms",
             begun.elapsed().as_millis()
         );
-        After::Again
+        NextAction::Again
     }
 
     /// Every agent connects again, and repeats its unacknowledged reports.

@@ -118,12 +118,12 @@ impl World {
     }
 
     /// Turns until there is nothing left to do.
-    fn turns(&mut self, messages: Vec<ToWriter>) -> After {
+    fn turns(&mut self, messages: Vec<ToWriter>) -> NextAction {
         let mut messages = messages;
         for _ in 0..100 {
             self.now = self.now.plus_ms(1);
             let after = self.writer.turn(messages.drain(..), self.now);
-            if after != After::Again {
+            if after != NextAction::Again {
                 follow(&self.replica, &self.to_replica);
                 return after;
             }
@@ -291,7 +291,7 @@ fn a_command_whose_decision_panics_is_refused_and_the_turn_goes_on() {
     let (before, mut first) = submission("before", 10);
     let (poison, mut second) = submission("panic-in-decide", 10);
     let (after, mut third) = submission("after", 10);
-    assert_eq!(world.turns(vec![before, poison, after]), After::Sleep);
+    assert_eq!(world.turns(vec![before, poison, after]), NextAction::Sleep);
     assert!(is_accepted(&mut first) && is_accepted(&mut third));
     assert!(!is_accepted(&mut second));
     assert_eq!(world.names(), ["before", "after"]);
@@ -322,7 +322,7 @@ fn a_turn_that_panics_half_way_is_decided_again_without_its_culprit() {
     let (after, mut third) = submission("after", 10);
     assert_eq!(
         world.turns(vec![report, before, poison, after]),
-        After::Sleep
+        NextAction::Sleep
     );
     assert!(is_accepted(&mut first) && is_accepted(&mut third));
     assert!(!is_accepted(&mut second));
@@ -385,7 +385,7 @@ fn a_turn_that_the_journal_does_not_take_is_answered_and_dropped() {
     let (before, mut first) = submission("before", 10);
     let (poison, mut second) = submission("large", 80 << 10);
     let (after, mut third) = submission("after", 11);
-    assert_eq!(world.turns(vec![before, poison, after]), After::Sleep);
+    assert_eq!(world.turns(vec![before, poison, after]), NextAction::Sleep);
     assert!(is_accepted(&mut first) && is_accepted(&mut third));
     match second.try_recv().unwrap() {
         Reply::Refused(refusal) => assert!(refusal.detail.contains("its record"), "{refusal}"),
@@ -406,7 +406,7 @@ fn an_oversized_turn_does_not_block_the_others_on_a_full_disk() {
     let (mut messages, mut answers): (Vec<_>, Vec<_>) = large.into_iter().unzip();
     let (small, mut accepted) = submission("small", 10);
     messages.push(small);
-    assert_eq!(world.turns(messages), After::Sleep);
+    assert_eq!(world.turns(messages), NextAction::Sleep);
     assert!(is_accepted(&mut accepted));
     for answer in &mut answers {
         match answer.try_recv().unwrap() {
@@ -421,11 +421,15 @@ fn a_controller_with_a_full_disk_stops_when_asked_to() {
     let mut world = World::new("full");
     world.storage.set_capacity(Some(world.storage.used()));
     let (small, mut answer) = submission("small", 10);
-    assert_eq!(world.turns(vec![small]), After::Full);
-    assert_eq!(world.turns(Vec::new()), After::Full, "it waits for space");
+    assert_eq!(world.turns(vec![small]), NextAction::Full);
+    assert_eq!(
+        world.turns(Vec::new()),
+        NextAction::Full,
+        "it waits for space"
+    );
     assert_eq!(
         world.turns(vec![ToWriter::Stop { nodes: false }]),
-        After::Stop
+        NextAction::Stop
     );
     assert!(answer.try_recv().is_err(), "nothing was acknowledged");
 }
@@ -448,14 +452,14 @@ fn agents_stop_whatever_else_stops_the_controller() {
     for order in [[true, false], [false, true]] {
         let mut world = World::new("stops");
         let link = world.register(1);
-        assert_eq!(world.turns(order.map(stop).into()), After::Stop);
+        assert_eq!(world.turns(order.map(stop).into()), NextAction::Stop);
         assert_eq!(stops(link), [true], "{order:?}");
         let mut world = World::new("stops-full");
         let link = world.register(1);
         world.storage.set_capacity(Some(world.storage.used()));
         let (small, _) = submission("small", 10);
-        assert_eq!(world.turns(vec![small]), After::Full);
-        assert_eq!(world.turns(order.map(stop).into()), After::Stop);
+        assert_eq!(world.turns(vec![small]), NextAction::Full);
+        assert_eq!(world.turns(order.map(stop).into()), NextAction::Stop);
         assert_eq!(stops(link), [true], "{order:?}, with a full disk");
     }
 }
@@ -466,7 +470,7 @@ fn the_writer_gives_the_reason_when_the_disk_fails() {
     // The write, then the sync.
     world.storage.fail_at(2, std::io::ErrorKind::Other);
     let (small, mut answer) = submission("small", 10);
-    assert_eq!(world.turns(vec![small]), After::Stop);
+    assert_eq!(world.turns(vec![small]), NextAction::Stop);
     assert!(world.writer.fatal.as_ref().unwrap().contains("sync failed"));
     assert!(answer.try_recv().is_err());
 }
@@ -577,7 +581,7 @@ fn a_flood_of_one_user_delays_no_other_and_root_goes_first() {
     flood.extend([of(1001, small), of(0, urgent)]);
     world.now = world.now.plus_ms(1);
     let after = world.writer.turn(flood.into_iter(), world.now);
-    assert_eq!(after, After::Again);
+    assert_eq!(after, NextAction::Again);
     assert!(is_accepted(&mut other) && is_accepted(&mut root));
     let names = world.names();
     assert_eq!(names[0], "root");
@@ -589,7 +593,7 @@ fn a_flood_of_one_user_delays_no_other_and_root_goes_first() {
         "{answered}"
     );
     // The others' turn comes with the next ones, in order.
-    assert_eq!(world.turns(Vec::new()), After::Sleep);
+    assert_eq!(world.turns(Vec::new()), NextAction::Sleep);
     assert_eq!(world.names().len(), 2 + 2 * TURN_COST_MAX as usize);
 }
 
@@ -616,7 +620,7 @@ fn a_user_pays_for_the_time_that_commands_take() {
         world.now = world.now.plus_ms(1);
         let after = world.writer.turn(messages.by_ref(), world.now);
         assert_eq!(world.names().len(), jobs, "one command a turn");
-        assert_eq!(after == After::Again, jobs < 6);
+        assert_eq!(after == NextAction::Again, jobs < 6);
     }
     let order = world.names();
     assert_eq!(order, ["1001", "1002", "1001", "1002", "1001", "1001"]);
@@ -688,7 +692,7 @@ fn a_user_pays_for_the_size_of_what_he_submits() {
     let many =
         |uid, blob| (0..20).map(move |at| of(uid, submission(&format!("{uid}-{at}"), blob).0));
     let messages: Vec<ToWriter> = many(1001, 60 << 10).chain(many(1002, 10)).collect();
-    assert_eq!(world.turns(messages), After::Sleep);
+    assert_eq!(world.turns(messages), NextAction::Sleep);
     // One of the large ones may be first; all the small ones cost less than six of them.
     let names = world.names();
     let last_small = names.iter().rposition(|name| name.starts_with("1002"));

@@ -158,7 +158,7 @@ pub(super) fn overlapping_tasks(target: &Target, _: &mut Random) -> Outcome {
                 let message = peer::request(RequestBody::Command(Box::new(command)));
                 let answer = target.ask_tree(ATTACKER, &marked(&message, ranges));
                 outcome.must_refuse(&what, &answer);
-                if answer == peer::Answer::Silent {
+                if answer == peer::PeerReply::Silent {
                     break 'all;
                 }
             }

@@ -4,7 +4,7 @@ use super::{clear, finished};
 use crate::controller_port::ControllerPort;
 use crate::mutate;
 use crate::outcome::Outcome;
-use crate::peer::{self, ANSWER_MAX, Answer, Peer, framed};
+use crate::peer::{self, ANSWER_MAX, Peer, PeerReply, framed};
 use crate::random::Random;
 use crate::requests::{self, Ids};
 use crate::rest::ATTACKER_NAME;
@@ -32,14 +32,14 @@ pub(super) fn requests_by_token(target: &Target, random: &mut Random) -> Outcome
     };
     let ask = |body: RequestBody| match port.connect(ANSWER_MAX) {
         Ok(mut peer) => peer.ask(&framed(&peer::request(body).encode())),
-        Err(e) => Answer::Unreadable(format!("no channel: {e}")),
+        Err(e) => PeerReply::Unreadable(format!("no channel: {e}")),
     };
     roles::by_outsider(target, ATTACKER, &ask, &ids, &mut outcome);
     clear(target, VICTIM, &mut outcome);
     wrong_values(&port, random, &mut outcome);
     let ping = ask(RequestBody::Query(Box::new(Query::Ping)));
     outcome.count("a ping by the port", &ping);
-    if !matches!(ping, Answer::Accepted(Response::Pong(_))) {
+    if !matches!(ping, PeerReply::Accepted(Response::Pong(_))) {
         outcome.finding(format!("a ping by the port: {ping:?}"));
     }
     finished(target, outcome)
@@ -68,11 +68,11 @@ fn wrong_values(port: &ControllerPort, random: &mut Random, outcome: &mut Outcom
             outcome.sent += 1;
             let sent = peer.send_raw(&framed(&changed.encode()));
             match sent.map(|()| peer.answer::<Response>(SHORT)) {
-                Ok(Answer::Refused(_)) => {
+                Ok(PeerReply::Refused(_)) => {
                     outcome.refused += 1;
                     open = Some(peer);
                 }
-                Ok(Answer::Closed) | Err(_) => outcome.refused += 1,
+                Ok(PeerReply::Closed) | Err(_) => outcome.refused += 1,
                 // More may follow, or nothing until something happens.
                 Ok(_) => outcome.accepted += 1,
             }

@@ -2,7 +2,7 @@
 
 use super::finished;
 use crate::outcome::Outcome;
-use crate::peer::{self, Answer, Peer};
+use crate::peer::{self, Peer, PeerReply};
 use crate::random::Random;
 use crate::requests;
 use crate::sys::{ATTACKER, Lingering, VICTIM, as_user};
@@ -74,7 +74,7 @@ pub(super) fn lingering_descriptors(target: &Target, _: &mut Random) -> Outcome 
         peer::ask_agent(&agent, &AgentRequest::Inspect { job })
     });
     outcome.require(
-        matches!(answer, Answer::Refused(_)),
+        matches!(answer, PeerReply::Refused(_)),
         "the agent does not answer",
     );
     if started.elapsed() > ANSWER_MAX {

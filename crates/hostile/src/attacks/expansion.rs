@@ -3,7 +3,7 @@
 
 use super::{FIRST_NODE, clear, finished, must_submit, or_end, running_job, small_job};
 use crate::outcome::Outcome;
-use crate::peer::{self, Answer, Peer};
+use crate::peer::{self, Peer, PeerReply};
 use crate::random::Random;
 use crate::requests;
 use crate::sys::{ATTACKER, ROOT, VICTIM, as_user};
@@ -181,11 +181,11 @@ pub(super) fn repeated_bindings(target: &Target, _: &mut Random) -> Outcome {
 }
 
 /// Asks the agent of the first node for a step.
-fn create(target: &Target, spec: StepSpec) -> Answer<AgentReply> {
+fn create(target: &Target, spec: StepSpec) -> PeerReply<AgentReply> {
     let agent = target.agent(FIRST_NODE);
     let frame = peer::frame_of(&AgentRequest::Create(Box::new(spec)));
     as_user(ATTACKER, || match Peer::connect(&agent) {
         Ok(mut peer) => peer.ask::<AgentReply>(&frame),
-        Err(_) => Answer::Closed,
+        Err(_) => PeerReply::Closed,
     })
 }

@@ -130,8 +130,8 @@ fn create(agent: &Path, spec: StepSpec, what: &str, outcome: &mut Outcome) -> bo
     let frame = peer::frame_of(&AgentRequest::Create(Box::new(spec)));
     let answer = as_user(ATTACKER, || match Peer::connect(agent) {
         Ok(mut peer) => peer.ask::<AgentReply>(&frame),
-        Err(_) => peer::Answer::Closed,
+        Err(_) => peer::PeerReply::Closed,
     });
     outcome.must_refuse(&format!("a step of {what}"), &answer);
-    matches!(answer, peer::Answer::Accepted(_))
+    matches!(answer, peer::PeerReply::Accepted(_))
 }

@@ -63,13 +63,13 @@ pub(super) fn memory_of_others(target: &Target, random: &mut Random) -> Outcome 
         target.processes_of(VICTIM).len() >= 3
             && matches!(
                 target.ask(ROOT, query),
-                peer::Answer::Accepted(Response::JobStarted(_))
+                peer::PeerReply::Accepted(Response::JobStarted(_))
             )
     });
     outcome.require(running, "a job with a step did not start");
     let query = RequestBody::Query(Box::new(Query::Allocation(theirs)));
     let mut needles = vec![("environment or script", secret.clone().into_bytes())];
-    if let peer::Answer::Accepted(Response::JobStarted(info)) = target.ask(ROOT, query) {
+    if let peer::PeerReply::Accepted(Response::JobStarted(info)) = target.ask(ROOT, query) {
         needles.push(("job's key", info.key.to_vec()));
     }
     let kinds = ["none", "pmi2", "pmix"];

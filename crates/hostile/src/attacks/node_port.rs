@@ -8,7 +8,7 @@ use crate::network::{
     Begin, Carried, PATIENCE, address, credential, dial, hello, of_owner, own_hello,
 };
 use crate::outcome::Outcome;
-use crate::peer::{self, Answer, Peer, framed};
+use crate::peer::{self, Peer, PeerReply, framed};
 use crate::random::Random;
 use crate::requests;
 use crate::sys::{ATTACKER, User, VICTIM, as_user, raise_descriptors};
@@ -81,7 +81,7 @@ fn is_served(at: SocketAddr, own: &Owned, outcome: &mut Outcome) {
         }
     };
     outcome.count("a request by the port", &answer);
-    if !matches!(answer, Answer::Accepted(_)) {
+    if !matches!(answer, PeerReply::Accepted(_)) {
         outcome.finding(format!("an owner is not served by the port: {answer:?}"));
     }
 }
@@ -342,7 +342,7 @@ fn step_of(target: &Target, user: User, job: JobId) -> Option<(Peer, Box<StepCre
         let mut peer = Peer::connect(&target.agent(NODE)).ok()?;
         let create = peer::frame_of(&AgentRequest::Create(Box::new(spec)));
         match peer.ask::<AgentReply>(&create) {
-            Answer::Accepted(AgentReply::Created(created)) => Some((peer, created)),
+            PeerReply::Accepted(AgentReply::Created(created)) => Some((peer, created)),
             _ => None,
         }
     })
@@ -383,7 +383,7 @@ pub(super) fn steps_of_others(target: &Target, _: &mut Random) -> Outcome {
         let name = format!("step-{job}.{}.sock", step.0);
         target.spool(NODE).join(name).display().to_string()
     };
-    let ask = |path: String, message: &ToStepd| -> std::io::Result<Answer<FromStepd>> {
+    let ask = |path: String, message: &ToStepd| -> std::io::Result<PeerReply<FromStepd>> {
         let credential = credential(&JobCredential::Step {
             job: own.job,
             step: mine.step,
@@ -397,7 +397,7 @@ pub(super) fn steps_of_others(target: &Target, _: &mut Random) -> Outcome {
         for step in [StepNo::BATCH, other.step] {
             outcome.sent += 1;
             match ask(socket(theirs.job, step), &message) {
-                Err(_) | Ok(Answer::Refused(_) | Answer::Closed) => outcome.refused += 1,
+                Err(_) | Ok(PeerReply::Refused(_) | PeerReply::Closed) => outcome.refused += 1,
                 Ok(answer) => outcome.finding(format!(
                     "another's step answers {message:?} with {answer:?}"
                 )),
@@ -408,7 +408,7 @@ pub(super) fn steps_of_others(target: &Target, _: &mut Random) -> Outcome {
     let srun = ToStepd::Hello(mine.key.clone(), Some(Versions::CLUSTER.greeting()));
     outcome.sent += 1;
     match ask(socket(own.job, mine.step), &srun) {
-        Ok(Answer::Accepted(_)) => outcome.accepted += 1,
+        Ok(PeerReply::Accepted(_)) => outcome.accepted += 1,
         other => outcome.finding(format!("one's own step does not answer: {other:?}")),
     }
     is_served(at, &theirs, &mut outcome);

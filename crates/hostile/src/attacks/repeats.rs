@@ -2,7 +2,7 @@
 
 use super::{must_submit, small_job};
 use crate::outcome::Outcome;
-use crate::peer::Answer;
+use crate::peer::PeerReply;
 use crate::random::Random;
 use crate::requests;
 use crate::sys::{ATTACKER, VICTIM};
@@ -34,7 +34,9 @@ fn ask(target: &Target, outcome: &mut Outcome, what: &str, body: RequestBody) {
             ));
         }
         match asking.join() {
-            Ok(answer @ (Answer::Accepted(_) | Answer::Refused(_))) => outcome.count(what, &answer),
+            Ok(answer @ (PeerReply::Accepted(_) | PeerReply::Refused(_))) => {
+                outcome.count(what, &answer)
+            }
             other => outcome.finding(format!("{what}: {other:?}")),
         }
     });

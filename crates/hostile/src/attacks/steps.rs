@@ -2,7 +2,7 @@
 
 use super::{finished, or_end, running_job};
 use crate::outcome::Outcome;
-use crate::peer::{self, Answer, Peer};
+use crate::peer::{self, Peer, PeerReply};
 use crate::random::Random;
 use crate::requests;
 use crate::sys::{ATTACKER, NAMELESS, ROOT, as_user};
@@ -40,10 +40,10 @@ pub(super) fn chosen_step_number(target: &Target, _: &mut Random) -> Outcome {
         let frame = peer::frame_of(&AgentRequest::Create(Box::new(spec)));
         let answer = as_user(ATTACKER, || match Peer::connect(&agent) {
             Ok(mut peer) => peer.ask(&frame),
-            Err(_) => Answer::Closed,
+            Err(_) => PeerReply::Closed,
         });
         outcome.count("a step with a number", &answer);
-        if let Answer::Accepted(AgentReply::Created(created)) = answer {
+        if let PeerReply::Accepted(AgentReply::Created(created)) = answer {
             outcome.require(
                 created.step.0 != number,
                 &format!("step number {number} is taken from the request"),

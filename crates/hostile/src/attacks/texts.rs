@@ -3,7 +3,7 @@
 use super::{finished, must_submit, or_end, small_job, submitted};
 use crate::cbor::Value;
 use crate::outcome::Outcome;
-use crate::peer::{self, Answer};
+use crate::peer::{self, PeerReply};
 use crate::random::Random;
 use crate::requests::{self, SCRIPT, blobs};
 use crate::sys::ATTACKER;
@@ -95,7 +95,7 @@ pub(super) fn huge_texts(target: &Target, _: &mut Random) -> Outcome {
                 _ => format!("a long list at {place:?}"),
             };
             outcome.count(&what, &answer);
-            if !matches!(answer, Answer::Accepted(_)) {
+            if !matches!(answer, PeerReply::Accepted(_)) {
                 continue;
             }
             // What is not kept harms nobody: the owner is not taken from the request, a command line is cut.
@@ -144,7 +144,7 @@ pub(super) fn largest_request(target: &Target, _: &mut Random) -> Outcome {
         );
     }
     let beyond = Value::Bytes(vec![0; FRAME_BYTES_MAX]);
-    let answer: Answer<_> = target.ask_tree(ATTACKER, &beyond);
+    let answer: PeerReply<_> = target.ask_tree(ATTACKER, &beyond);
     outcome.must_refuse("a frame beyond the limit", &answer);
     finished(target, outcome)
 }

@@ -2,7 +2,7 @@
 
 use super::Budget;
 use crate::outcome::Outcome;
-use crate::peer::{self, Answer, Peer, framed};
+use crate::peer::{self, Peer, PeerReply, framed};
 use crate::random::Random;
 use crate::requests::{self, Ids, Rights, range, submit};
 use crate::target::{LOOK, Target};
@@ -22,17 +22,17 @@ fn asks(
     peer: &mut Option<Peer>,
     socket: &Path,
     body: RequestBody,
-) -> Answer<Response> {
+) -> PeerReply<Response> {
     let frame = framed(&peer::request(body).encode());
     let answer = match peer.take().map_or_else(|| Peer::connect(socket), Ok) {
         Ok(mut open) => {
             let answer = open.ask(&frame);
-            if !matches!(answer, Answer::Closed | Answer::Silent) {
+            if !matches!(answer, PeerReply::Closed | PeerReply::Silent) {
                 *peer = Some(open);
             }
             answer
         }
-        Err(_) => Answer::Closed,
+        Err(_) => PeerReply::Closed,
     };
     outcome.count("a valid request", &answer);
     answer
@@ -164,7 +164,7 @@ pub(super) fn unread_of_agent(target: &Target, _: &mut Random, budget: &Budget) 
         (peer, answer)
     });
     let number = match &step {
-        Ok((_, Answer::Accepted(AgentReply::Created(created)))) => created.step,
+        Ok((_, PeerReply::Accepted(AgentReply::Created(created)))) => created.step,
         _ => StepNo(0),
     };
     let questions = [
@@ -252,7 +252,7 @@ pub(super) fn own_job(target: &Target, outcome: &mut Outcome, budget: &Budget) -
     let job = crate::jobs::submitted(&answer)?;
     let agent = target.agent("n1");
     while budget.lasts(outcome) {
-        if let Answer::Accepted(_) = peer::ask_agent(&agent, &AgentRequest::Inspect { job }) {
+        if let PeerReply::Accepted(_) = peer::ask_agent(&agent, &AgentRequest::Inspect { job }) {
             return Some(job);
         }
         std::thread::sleep(LOOK);

@@ -6,7 +6,7 @@ use crate::cbor::Value;
 use crate::controller_port::ControllerPort;
 use crate::mutate;
 use crate::outcome::Outcome;
-use crate::peer::{self, ANSWER_MAX, Answer, Peer, Reading, framed};
+use crate::peer::{self, ANSWER_MAX, Peer, PeerReply, ReplyContent, framed};
 use crate::random::Random;
 use crate::requests::{self, Ids, submit};
 use crate::rest::ATTACKER_NAME;
@@ -30,25 +30,29 @@ const SHOWN: usize = 2000;
 type Connector<'a> = &'a dyn Fn() -> io::Result<Peer>;
 
 /// Sends one message; whether it was answered or refused.
-fn try_one<T: Reading>(connect: Connector<'_>, bytes: &[u8], peer: &mut Option<Peer>) -> Answer<T> {
+fn try_one<T: ReplyContent>(
+    connect: Connector<'_>,
+    bytes: &[u8],
+    peer: &mut Option<Peer>,
+) -> PeerReply<T> {
     let Ok(mut open) = peer.take().map_or_else(connect, Ok) else {
-        return Answer::Closed;
+        return PeerReply::Closed;
     };
     let answer = match open.send_raw(&framed(bytes)) {
         Ok(()) => open.answer(WAIT),
-        Err(_) => Answer::Closed,
+        Err(_) => PeerReply::Closed,
     };
     // More than one answer may come where a message became another.
-    if matches!(answer, Answer::Refused(_)) {
+    if matches!(answer, PeerReply::Refused(_)) {
         *peer = Some(open);
     }
     answer
 }
 
-fn tally<T>(outcome: &mut Outcome, answer: &Answer<T>) {
+fn tally<T>(outcome: &mut Outcome, answer: &PeerReply<T>) {
     outcome.sent += 1;
     match answer {
-        Answer::Refused(_) | Answer::Closed => outcome.refused += 1,
+        PeerReply::Refused(_) | PeerReply::Closed => outcome.refused += 1,
         _ => outcome.accepted += 1,
     }
 }
@@ -76,10 +80,10 @@ fn changed(message: &Value, random: &mut Random) -> Vec<u8> {
 }
 
 /// Asks over a connection of its own.
-fn ask(connect: Connector<'_>, message: &Value) -> Answer<Response> {
+fn ask(connect: Connector<'_>, message: &Value) -> PeerReply<Response> {
     match connect() {
         Ok(mut peer) => peer.ask(&framed(&message.encode())),
-        Err(_) => Answer::Closed,
+        Err(_) => PeerReply::Closed,
     }
 }
 
@@ -133,10 +137,11 @@ fn to_controller_by(
             break;
         };
         last = changed(message, random);
-        let answer: Answer<Response> = try_one(connect, &last, &mut peer);
+        let answer: PeerReply<Response> = try_one(connect, &last, &mut peer);
         tally(&mut outcome, &answer);
-        let unsure = matches!(answer, Answer::Silent | Answer::Unreadable(_));
-        if (unsure || outcome.sent.is_multiple_of(BETWEEN)) && ask(connect, &ping) == Answer::Silent
+        let unsure = matches!(answer, PeerReply::Silent | PeerReply::Unreadable(_));
+        if (unsure || outcome.sent.is_multiple_of(BETWEEN))
+            && ask(connect, &ping) == PeerReply::Silent
         {
             outcome.finding(format!("the controller hangs after {}", shown(&last)));
         }
@@ -175,10 +180,10 @@ pub(super) fn to_agent(target: &Target, random: &mut Random, budget: &Budget) ->
             break;
         };
         last = changed(message, random);
-        let answer: Answer<AgentReply> = try_one(&|| Peer::connect(&agent), &last, &mut None);
+        let answer: PeerReply<AgentReply> = try_one(&|| Peer::connect(&agent), &last, &mut None);
         tally(&mut outcome, &answer);
-        if (answer == Answer::Silent || outcome.sent.is_multiple_of(BETWEEN))
-            && peer::ask_agent(&agent, &inspect) == Answer::Silent
+        if (answer == PeerReply::Silent || outcome.sent.is_multiple_of(BETWEEN))
+            && peer::ask_agent(&agent, &inspect) == PeerReply::Silent
         {
             outcome.finding(format!("the agent hangs after {}", shown(&last)));
         }

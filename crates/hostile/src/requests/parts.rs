@@ -10,7 +10,7 @@ use muster_proto::client::{Query, RequestBody};
 
 /// A request with a part, and the row of the part.
 #[derive(Clone, Debug)]
-pub(crate) struct Part {
+pub(crate) struct NestedRequest {
     pub(crate) row: Row,
     pub(crate) body: RequestBody,
 }
@@ -114,8 +114,8 @@ fn submissions(other: &Other<'_>) -> Vec<(Row, JobSpec)> {
 
 /// All that can be tried on any cluster. What is submitted for another user is no part: without the right it is the sender's; nor is a
 /// priority, which is left out without the right where priorities are worked out.
-pub(crate) fn parts(other: &Other<'_>) -> Vec<Part> {
-    let part = |(row, body)| Part { row, body };
+pub(crate) fn parts(other: &Other<'_>) -> Vec<NestedRequest> {
+    let part = |(row, body)| NestedRequest { row, body };
     let uid = Some(other.owner.uid);
     let token = |name: &str| RequestBody::Token {
         user: Some(name.to_owned()),

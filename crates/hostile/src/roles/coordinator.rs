@@ -11,7 +11,7 @@ use crate::requests::accounts::{
     add_accounts, add_coordinators, add_users, delete_coordinators, delete_users, edit,
     modify_accounts, modify_users,
 };
-use crate::requests::parts::Part;
+use crate::requests::parts::NestedRequest;
 use crate::requests::{self, Ids};
 use crate::sys::{COORDINATOR, ROOT, VICTIM};
 use crate::target::Target;
@@ -81,7 +81,7 @@ fn jobs_of_account(target: &Target, ids: &Ids, manages: bool, outcome: &mut Outc
 /// What has a right of its own is never a coordinator's.
 fn parts_of_requests(target: &Target, account: &str, outcome: &mut Outcome) {
     let parts = parts_about(target, COORDINATOR, account, outcome);
-    for Part { row, body } in parts.into_iter().flatten() {
+    for NestedRequest { row, body } in parts.into_iter().flatten() {
         let what = format!("the part {} of a coordinator", row.name());
         must_deny(target, COORDINATOR, &what, body, outcome);
     }

@@ -9,7 +9,7 @@ use crate::outcome::Outcome;
 use crate::peer;
 use crate::random::Random;
 use crate::requests::accounts::{add_users, delete_users, edit, modify_users, rename_user};
-use crate::requests::parts::{Other, Part, parts};
+use crate::requests::parts::{NestedRequest, Other, parts};
 use crate::requests::{self, Ids, Sample, job, submit};
 use crate::sys::{ADMINISTRATOR, COORDINATOR, OPERATOR, ROOT, User, VICTIM};
 use crate::target::Target;
@@ -128,7 +128,7 @@ fn parts_by_role(target: &Target, user: User, role: Role, outcome: &mut Outcome)
     let Some(all) = parts_about(target, user, FOREIGN, outcome) else {
         return;
     };
-    for Part { row, body } in all {
+    for NestedRequest { row, body } in all {
         let what = format!("the part {} of {}", row.name(), name_of(user));
         match suffices(role, row) {
             true => may_do(target, user, &what, body, outcome),
@@ -146,7 +146,7 @@ pub(super) fn parts_about(
     user: User,
     account: &str,
     outcome: &mut Outcome,
-) -> Option<Vec<Part>> {
+) -> Option<Vec<NestedRequest>> {
     let spec = || JobSpec {
         hold: true,
         account: Some(account.to_owned()),

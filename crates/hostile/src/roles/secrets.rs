@@ -4,7 +4,7 @@
 use super::site::{FOREIGN, OWN, Site, clear_all, name_of, victim};
 use crate::jobs::{clear, submitted};
 use crate::outcome::Outcome;
-use crate::peer::{self, Answer, Peer, framed};
+use crate::peer::{self, Peer, PeerReply, framed};
 use crate::random::Random;
 use crate::requests::parts::{Other, parts};
 use crate::requests::{self, Ids, blobs};
@@ -87,7 +87,7 @@ fn secrets_in(
     }
     until(|| crate::jobs::state(target, job) == Some(JobState::Running));
     let query = RequestBody::Query(Box::new(Query::Allocation(job)));
-    let Answer::Accepted(Response::JobStarted(info)) = target.ask(VICTIM, query) else {
+    let PeerReply::Accepted(Response::JobStarted(info)) = target.ask(VICTIM, query) else {
         outcome.finding("an owner does not get its allocation");
         return None;
     };

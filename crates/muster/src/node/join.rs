@@ -1,7 +1,7 @@
 //! `muster node join`: root of a node has it known by a key of its own. The channel to the controller begins with the token, which
 //! shows each side who the other is; what is between them can neither read nor change what is said.
 
-use super::{Words, host_name};
+use super::{CommandWords, host_name};
 use crate::given_configuration;
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use muster_conf::{Config, DEFAULT_PATH, expand_path};
@@ -29,7 +29,7 @@ const TOKEN_BYTES_MAX: u64 = 4096;
 
 /// `join TOKEN|- --controller HOST[:PORT] [-N NODE] [--spool DIRECTORY]`.
 pub(super) fn main(words: &[String]) -> Result<ExitCode> {
-    let words = Words::parse(words, &["controller", "N", "spool"])?;
+    let words = CommandWords::parse(words, &["controller", "N", "spool"])?;
     let [text] = words.operands.as_slice() else {
         bail!(
             "give the token that 'muster node token' has printed, or - and write it to standard input"

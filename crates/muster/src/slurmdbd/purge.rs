@@ -4,7 +4,7 @@ use super::archive::{ArchiveSettings, FILE_ROWS};
 use super::purge_lock::PurgeLock;
 use anyhow::{Context as _, Result, ensure};
 use jiff::{Span, Unit, Zoned, ZonedRound};
-use muster_acct::{After, Purged, Purger};
+use muster_acct::{PurgePosition, Purged, Purger};
 use muster_conf::files::FlatSettings;
 use muster_model::time::Timestamp;
 use muster_node::end_on_panic;
@@ -332,7 +332,7 @@ impl Worker {
             true => FILE_ROWS,
             false => step_rows,
         };
-        let (mut after, mut removed) = (After::default(), 0);
+        let (mut after, mut removed) = (PurgePosition::default(), 0);
         loop {
             let keys = purger.find(what, before, &mut after, most)?;
             if keys.is_empty() {

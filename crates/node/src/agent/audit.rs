@@ -1,7 +1,7 @@
 //! The agent's lines of the audit log: requests that were refused for lack of rights. Format and
 //! limits are those of the controller. The agent does not look up names: users appear by number.
 
-use muster_model::audit::{Line, LineKind, LineLimits, Place, text};
+use muster_model::audit::{AuditRecord, ClientAddress, LineKind, LineLimits, text};
 use muster_model::ids::JobId;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::AccessRequest;
@@ -56,13 +56,13 @@ impl AuditedRequest {
 
     fn line(&self, refusal: &Refusal) -> String {
         let subject = self.job.map(|job| format!("job {job}")).unwrap_or_default();
-        let line = Line {
+        let line = AuditRecord {
             who: &self.who(),
             from: match self.place {
-                ClientPlace::Process(0) => Place::Local,
-                ClientPlace::Process(pid) => Place::Process(pid),
-                ClientPlace::Host(Some(address)) => Place::Address(address),
-                ClientPlace::Host(None) => Place::OtherHost,
+                ClientPlace::Process(0) => ClientAddress::Local,
+                ClientPlace::Process(pid) => ClientAddress::Process(pid),
+                ClientPlace::Host(Some(address)) => ClientAddress::Address(address),
+                ClientPlace::Host(None) => ClientAddress::OtherHost,
             },
             client: None,
             request: self.request.name(),

@@ -5,11 +5,11 @@ use super::audit::{AuditLog, AuditedRequest};
 use super::closing::{Sender, Streams};
 use super::controller::ControllerLink;
 use super::launcher_link::LauncherOutlet;
-use super::listener::Asker;
+use super::listener::Requester;
 use super::page::{self, AboutAgent};
 use super::peers::Peers;
 use super::quota::{Charge, Precedence};
-use super::relay_link::Question;
+use super::relay_link::AdmissionQuery;
 use super::replies::Outbox;
 use super::stepd_channels::StepdChannels;
 use super::{ClientInput, Input, NodeProbe, mpi_probe};
@@ -100,7 +100,7 @@ pub(super) struct Executor {
     /// Results of actions, which are handled before all other events.
     events: VecDeque<agent::Event>,
     /// Questions about clients of other hosts for jobs that are not known here yet.
-    questions: BTreeMap<u64, Question>,
+    questions: BTreeMap<u64, AdmissionQuery>,
     is_stopping: bool,
 }
 
@@ -580,7 +580,7 @@ impl Executor {
 
     fn open_request(
         &mut self,
-        asker: Asker,
+        asker: Requester,
         request: Box<AgentRequest>,
         streams: Option<Streams>,
         reply: Outbox,

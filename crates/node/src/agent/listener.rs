@@ -422,7 +422,7 @@ impl Reader {
             };
             let turn = self.client.place().await;
             let input = ClientInput::Request {
-                asker: Asker {
+                asker: Requester {
                     conn: self.conn,
                     uid: self.client.uid(),
                     place: self.place,
@@ -525,7 +525,7 @@ fn check_version(theirs: &Greeting, they: &str) -> Result<(), Ended> {
 
 /// The sender of a request.
 #[derive(Debug)]
-pub(super) struct Asker {
+pub(super) struct Requester {
     /// Number of the connection.
     pub(super) conn: u64,
     /// The user.

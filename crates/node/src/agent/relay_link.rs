@@ -24,7 +24,7 @@ const VERIFIED_MAX: usize = 2048;
 
 /// A question: may the client with this credential connect?
 #[derive(Debug)]
-pub(super) struct Question {
+pub(super) struct AdmissionQuery {
     pub(super) number: u64,
     pub(super) credential: JobCredential,
     link: RelayLink,
@@ -122,7 +122,7 @@ impl RelayLink {
     }
 }
 
-impl Question {
+impl AdmissionQuery {
     /// Answers that the client may connect as this peer.
     pub(super) fn answer(self, peer: ChannelPeer) {
         let secret: [u8; SECRET] = channel_secret(&peer.key);
@@ -202,7 +202,7 @@ async fn serve(
         match message {
             ToAgent::Verify { number, credential } => match frame::decode(&credential) {
                 Ok(credential) => {
-                    let _ = inputs.send(Input::ChannelAsked(Question {
+                    let _ = inputs.send(Input::ChannelAsked(AdmissionQuery {
                         number,
                         credential,
                         link: link.clone(),
@@ -254,7 +254,7 @@ mod tests {
     }
 
     fn verify(link: &RelayLink, number: u64) {
-        let question = Question {
+        let question = AdmissionQuery {
             number,
             credential: JobCredential::Owner(JobId(1)),
             link: link.clone(),

@@ -13,9 +13,9 @@ use super::membership::Row;
 use crate::cgroup::Entrances;
 use crate::os_error::is_temporary;
 use crate::role;
-use crate::sys::bare::{self, Errno, Line};
+use crate::sys::bare::{self, Errno, TextBuffer};
 use crate::sys::vm_clone::VmCloneSpawner;
-use crate::sys::{self, SharedSlots, Words};
+use crate::sys::{self, ExecArguments, SharedSlots};
 use muster_model::environment::Environment;
 use muster_model::spec::SoftLimit;
 use muster_node_core::JobTmpDir;
@@ -23,7 +23,7 @@ use muster_node_core::launcher::context::Context;
 use muster_node_core::launcher::interface::{
     Failure, ScriptFailure, ScriptLaunch, ScriptNotStarted,
 };
-use muster_script::{FaultOwner, Order, ResourceLimit, Strings};
+use muster_script::{ExecOrder, FaultOwner, ResourceLimit, Strings};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -64,8 +64,8 @@ pub(super) struct ScriptStarter {
 
 /// The data of a child.
 struct Child {
-    words: Words<'static>,
-    environment: Words<'static>,
+    words: ExecArguments<'static>,
+    environment: ExecArguments<'static>,
     /// Inherited descriptors, from number 3 on: the order and the slots.
     kept: [RawFd; 2],
     /// The program that becomes a script.
@@ -144,8 +144,8 @@ impl ScriptStarter {
             .map_err(ScriptNotStarted::Wrong)?;
         let file = role::memory_file(&order).map_err(failed)?;
         let child = Child {
-            words: Words::with([c"muster-shim", c"--script"], Vec::new()),
-            environment: Words::new(Vec::new()),
+            words: ExecArguments::with([c"muster-shim", c"--script"], Vec::new()),
+            environment: ExecArguments::new(Vec::new()),
             kept: [file.as_raw_fd(), self.slots.as_raw_fd()],
             program: self.program.as_ref().map(AsRawFd::as_raw_fd),
             row,
@@ -171,7 +171,7 @@ impl ScriptStarter {
         }
         let user = &launch.user;
         let tmp_dir = launch.tmp_dir.as_ref().map(tmp_dir_paths).transpose()?;
-        let order = Order {
+        let order = ExecOrder {
             path: &launch.script,
             args: &Strings::of(args.map(|s| s.as_bytes())),
             env: [&self.last_context.1, &strings(&launch.env)],
@@ -245,7 +245,8 @@ impl Child {
         };
         let node = FaultOwner::Node.letter();
         let text = format_args!("{node}a process for the script cannot be started: {e}");
-        self.slots.put(self.slot, Line::<255>::of(text).as_bytes());
+        self.slots
+            .put(self.slot, TextBuffer::<255>::of(text).as_bytes());
         bare::exit(1)
     }
 

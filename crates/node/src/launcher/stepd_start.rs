@@ -6,9 +6,9 @@ use super::containers::Namespace;
 use super::membership::Row;
 use crate::cgroup::Entrances;
 use crate::role::{self, STEPD_NAME};
-use crate::sys::bare::{self, Errno, Line};
+use crate::sys::bare::{self, Errno, TextBuffer};
 use crate::sys::vm_clone::VmCloneSpawner;
-use crate::sys::{self, Words};
+use crate::sys::{self, ExecArguments};
 use muster_node_core::messages::FirstOrder;
 use std::ffi::CString;
 use std::io;
@@ -23,8 +23,8 @@ pub(super) struct StepdStarter(VmCloneSpawner<StartingStepd>);
 /// The data of a child.
 struct StartingStepd {
     step: String,
-    words: Words<'static>,
-    environment: Words<'static>,
+    words: ExecArguments<'static>,
+    environment: ExecArguments<'static>,
     /// Inherited descriptors, from number 3 on.
     kept: Vec<RawFd>,
     /// The row in which it records itself.
@@ -64,13 +64,13 @@ impl StepdStarter {
             CString::new(variable)
         });
         let stepd = StartingStepd {
-            words: Words::new(
+            words: ExecArguments::new(
                 words
                     .map(CString::new)
                     .into_iter()
                     .collect::<Result<_, _>>()?,
             ),
-            environment: Words::new(environment.collect::<Result<_, _>>()?),
+            environment: ExecArguments::new(environment.collect::<Result<_, _>>()?),
             kept: std::iter::once(file.as_raw_fd())
                 .chain(descriptors.iter().copied())
                 .collect(),
@@ -92,7 +92,8 @@ impl StartingStepd {
             Err(e) => e,
         };
         let step = &self.step;
-        let line = Line::<200>::of(format_args!("step {step}: its daemon cannot start: {e}\n"));
+        let line =
+            TextBuffer::<200>::of(format_args!("step {step}: its daemon cannot start: {e}\n"));
         bare::write(2, line.as_bytes());
         bare::exit(1)
     }

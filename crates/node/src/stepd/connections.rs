@@ -46,7 +46,7 @@ pub(super) struct Connections {
 }
 
 /// Result of writing to the client.
-pub(super) enum Written {
+pub(super) enum WriteResult {
     /// All output is written, for which the state machine waited.
     Flushed,
     /// The client has disconnected.
@@ -246,15 +246,15 @@ impl Connections {
     }
 
     /// Writes queued output to srun.
-    pub(super) fn write(&mut self) -> Option<Written> {
+    pub(super) fn write(&mut self) -> Option<WriteResult> {
         let (_, client) = self.client.as_mut()?;
         client.write();
         if !client.wire.open {
-            return Some(Written::Closed);
+            return Some(WriteResult::Closed);
         }
         let is_flushed = self.is_flush_awaited && client.wire.output.is_empty();
         self.is_flush_awaited &= !is_flushed;
-        is_flushed.then_some(Written::Flushed)
+        is_flushed.then_some(WriteResult::Flushed)
     }
 }
 

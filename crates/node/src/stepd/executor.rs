@@ -2,7 +2,7 @@
 //! loop.
 
 use super::asked_signals::AskedSignals;
-use super::connections::{Connections, Written};
+use super::connections::{Connections, WriteResult};
 use super::control_channel::ControlChannel;
 use super::mpi::Pmix;
 use super::task_set::{LimitCache, TaskSet};
@@ -323,8 +323,8 @@ impl StepdExecutor {
     /// Writes queued output to srun; returns whether that was an event for the state machine.
     fn write_to_client(&mut self) -> bool {
         match self.connections.write() {
-            Some(Written::Closed) => self.deliver(Event::ClientClosed),
-            Some(Written::Flushed) => self.deliver(Event::Flushed),
+            Some(WriteResult::Closed) => self.deliver(Event::ClientClosed),
+            Some(WriteResult::Flushed) => self.deliver(Event::Flushed),
             None => return false,
         }
         true

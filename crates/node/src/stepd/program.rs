@@ -1,7 +1,7 @@
 //! Which program a task runs: the step's, or its line of a `--multi-prog` file; and where that program is.
 
 use crate::job_files::say;
-use crate::sys::{self, Words};
+use crate::sys::{self, ExecArguments};
 use muster_model::hostlist;
 use std::ffi::{CStr, CString};
 use std::io::{self, Write};
@@ -13,15 +13,15 @@ pub(super) const TASK_PID: &str = "SLURM_TASK_PID";
 /// A task's program, worked out as far as can be before the task exists.
 pub(super) struct Program<'a> {
     argv: Vec<String>,
-    words: Option<Words<'a>>,
-    environment: Words<'a>,
+    words: Option<ExecArguments<'a>>,
+    environment: ExecArguments<'a>,
     path: Option<String>,
     /// Where somebody else has found it.
     found: Option<CString>,
 }
 
 impl<'a> Program<'a> {
-    pub(super) fn new(argv: Vec<String>, environment: Words<'a>) -> Program<'a> {
+    pub(super) fn new(argv: Vec<String>, environment: ExecArguments<'a>) -> Program<'a> {
         let path = environment
             .iter()
             .find_map(|v| v.to_bytes().strip_prefix(b"PATH="));
@@ -30,7 +30,7 @@ impl<'a> Program<'a> {
         let words: Option<Vec<CString>> =
             argv.iter().map(|a| CString::new(a.as_str()).ok()).collect();
         Program {
-            words: words.map(Words::new),
+            words: words.map(ExecArguments::new),
             environment,
             path,
             argv,

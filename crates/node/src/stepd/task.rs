@@ -11,7 +11,7 @@ use super::task_set::{LimitCache, TaskSet};
 use super::tmp_dir;
 use crate::cgroup::steps::JobGroups;
 use crate::job_files::{go_to, open_as, output_flags, say};
-use crate::sys::{self, Words};
+use crate::sys::{self, ExecArguments};
 use muster_model::job_env::{self, Variables};
 use muster_model::spec::SoftLimit;
 use muster_node_core::messages::StepOrder;
@@ -192,7 +192,7 @@ impl TaskSet {
         let of_task = own.iter().cloned().filter_map(variable).collect();
         let found = self.order.launch.spec.program_file.as_deref();
         let found = found.filter(|_| self.order.direct);
-        let program = Program::new(self.argv(global), Words::with(inherited, of_task));
+        let program = Program::new(self.argv(global), ExecArguments::with(inherited, of_task));
         program.found_at(found)
     }
 
@@ -419,7 +419,7 @@ impl TaskSet {
         if let Err(status) = self.run_prologs(&mut env) {
             return status;
         }
-        Program::new(self.argv(global), Words::new(env)).exec(global, || match &self.pmix {
+        Program::new(self.argv(global), ExecArguments::new(env)).exec(global, || match &self.pmix {
             Some(pmix) => pmix.hand_over(local),
             None => Ok(()),
         })

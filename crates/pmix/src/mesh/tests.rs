@@ -1,7 +1,7 @@
 //! Tests of hosts of a step that exchange data.
 
 use super::*;
-use crate::lane::Way;
+use crate::lane::LaneState;
 use crate::ucx::UcxChoice;
 use nix::sys::socket::{Shutdown, shutdown};
 use std::process::Command;
@@ -159,7 +159,7 @@ impl Pair {
 
     fn has_way(&self, from: usize) -> bool {
         let mut links = self.ends[from].links.iter();
-        links.any(|l| matches!(l.lane.way, Way::Open(..)))
+        links.any(|l| matches!(l.lane.way, LaneState::Open(..)))
     }
 
     /// Each host sends `count` messages of `bytes` bytes to the other, each with its number.

@@ -24,7 +24,7 @@ use crate::place::NodeSource as _;
 use crate::place::holds::{Holds, NodeHold};
 use crate::place::node_source::{CurrentNodes, end_after};
 use crate::place::{Placement, Shortfall};
-use muster_core::state::limit_use::InUse;
+use muster_core::state::limit_use::CurrentUse;
 use muster_model::account_limits::Scope;
 use muster_model::command::PlannedExpectation;
 use muster_model::het::HetPlace;
@@ -46,7 +46,7 @@ const SEARCHED_MAX: u64 = 2 * JOINT_NODES_MAX;
 
 /// The result for a heterogeneous job in this pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tried {
+pub(super) enum HetResult {
     /// All components start.
     Started,
     /// The job does not block others: one of its components is held or cannot run anywhere, or as
@@ -66,7 +66,7 @@ struct Component {
 struct Undo {
     nodes: Vec<NodeUndo>,
     licenses: Licenses,
-    limit_use: BTreeMap<Scope, InUse>,
+    limit_use: BTreeMap<Scope, CurrentUse>,
 }
 
 /// A node before a component took resources from it.
@@ -133,24 +133,24 @@ impl Undo {
 
 /// Starts all components if they fit at once. Tried once in a pass, and only if the resources
 /// missing at the last try may be free; `leads` says that the job has become the first in line.
-pub(super) fn try_het(pass: &mut Pass<'_>, lane: u32, place: HetPlace, leads: bool) -> Tried {
+pub(super) fn try_het(pass: &mut Pass<'_>, lane: u32, place: HetPlace, leads: bool) -> HetResult {
     if let Some(known) = pass.het_tried.get(&place.leader) {
         return *known;
     }
     let Some(components) = components(pass, place) else {
         pass.s.queue.block(lane, Shortfall::ANYTHING, false);
-        pass.het_tried.insert(place.leader, Tried::Incomplete);
-        return Tried::Incomplete;
+        pass.het_tried.insert(place.leader, HetResult::Incomplete);
+        return HetResult::Incomplete;
     };
     let Some(fit) = judge(pass, place, &components) else {
-        pass.het_tried.insert(place.leader, Tried::Incomplete);
-        return Tried::Incomplete;
+        pass.het_tried.insert(place.leader, HetResult::Incomplete);
+        return HetResult::Incomplete;
     };
     // A job that does not fit even on empty nodes must not block others, nor must one for which this is unknown; once
     // it has been placed, it does.
     let waits = match fit {
-        EmptyFit::Fits => Tried::Waits,
-        EmptyFit::FitsNot | EmptyFit::Unknown => Tried::Incomplete,
+        EmptyFit::Fits => HetResult::Waits,
+        EmptyFit::FitsNot | EmptyFit::Unknown => HetResult::Incomplete,
     };
     if pass.backfill && !leads && !may_fit(pass, place, &components) {
         return waits;
@@ -161,7 +161,7 @@ pub(super) fn try_het(pass: &mut Pass<'_>, lane: u32, place: HetPlace, leads: bo
     }
     let own = OwnWork::new(pass, &components);
     let tried = match try_components(pass, place, components, own) {
-        Tried::Waits => waits,
+        HetResult::Waits => waits,
         tried => tried,
     };
     pass.s.cost.het_tried_nodes += own.nodes(pass);
@@ -253,7 +253,7 @@ fn try_components(
     place: HetPlace,
     components: Vec<Component>,
     own: OwnWork,
-) -> Tried {
+) -> HetResult {
     let kinds = kinds_of(pass, &components);
     let mut orders = TriedOrders::new(&kinds);
     let mut narrowed = false;
@@ -266,7 +266,7 @@ fn try_components(
         match place_all(pass, place.leader, &components, &orders.order, own) {
             Ok(starts) => {
                 start_all(pass, starts);
-                return Tried::Started;
+                return HetResult::Started;
             }
             Err(failure) => {
                 narrowed |= failure.narrowed;
@@ -301,7 +301,7 @@ fn try_components(
         };
         pass.s.queue.block(*lane, short, held);
     }
-    Tried::Waits
+    HetResult::Waits
 }
 
 /// For each component, the first for which a search has the same result: it requests the same in
@@ -447,15 +447,15 @@ fn start_all(pass: &mut Pass<'_>, mut starts: Vec<ComponentStart>) {
 /// Handles a component that is the first waiting job of its partition: reserves nodes for all
 /// components from one time on, or starts them if that time is now. Without such a time the
 /// component does not count as the first.
-pub(super) fn waits(pass: &mut Pass<'_>, place: HetPlace, lane: u32, key: HeadKey) -> Tried {
+pub(super) fn waits(pass: &mut Pass<'_>, place: HetPlace, lane: u32, key: HeadKey) -> HetResult {
     let number = pass.s.queue.lane(lane).part;
     let component = pass.s.fleet.parts[number as usize].component;
     let cautious = pass.is_cautious(key.job);
     if !pass.reservations.het.contains_key(&place.leader) {
         let before = pass.reservations.holds.clone();
         let Ok(reservation) = reserve_all(pass, place, key.job, cautious) else {
-            pass.het_tried.insert(place.leader, Tried::Incomplete);
-            return Tried::Incomplete;
+            pass.het_tried.insert(place.leader, HetResult::Incomplete);
+            return HetResult::Incomplete;
         };
         let ready = reservation
             .as_ref()
@@ -463,8 +463,8 @@ pub(super) fn waits(pass: &mut Pass<'_>, place: HetPlace, lane: u32, key: HeadKe
         if let Some(picks) = ready.map(|reservation| reservation.picks.clone()) {
             let own = std::mem::replace(&mut pass.reservations.holds, before);
             if start_picked(pass, picks) {
-                pass.het_tried.insert(place.leader, Tried::Started);
-                return Tried::Started;
+                pass.het_tried.insert(place.leader, HetResult::Started);
+                return HetResult::Started;
             }
             pass.reservations.holds = own;
         }
@@ -487,7 +487,7 @@ pub(super) fn waits(pass: &mut Pass<'_>, place: HetPlace, lane: u32, key: HeadKe
             holds: Arc::new(reservation.holds.clone()),
         });
     reservations::settle_reservation(pass, number, new);
-    Tried::Waits
+    HetResult::Waits
 }
 
 /// The job waits behind the first job of a partition and gets nodes held as well. Returns whether a
@@ -496,7 +496,7 @@ pub(super) fn waits_too(pass: &mut Pass<'_>, place: HetPlace, key: HeadKey) -> b
     if !pass.reservations.het.contains_key(&place.leader) {
         let cautious = pass.is_cautious(key.job);
         let Ok(reservation) = reserve_all(pass, place, key.job, cautious) else {
-            pass.het_tried.insert(place.leader, Tried::Incomplete);
+            pass.het_tried.insert(place.leader, HetResult::Incomplete);
             return false;
         };
         pass.reservations.het.insert(place.leader, reservation);

@@ -398,7 +398,7 @@ impl Scheduler {
         specs: &[JobSpec],
         now: Timestamp,
     ) -> Result<(), Refusal> {
-        let question = trial::Question::Now;
+        let question = trial::TrialGoal::Now;
         trial::would_start_together(state, specs, now, question, IMMEDIATE_NODES_MAX).map(|_| ())
     }
 

@@ -17,7 +17,7 @@ use muster_core::policy::limits::{
     add_billing, amounts_to_start, checks_starts, device_names, license_name,
 };
 use muster_core::state::State;
-use muster_core::state::limit_use::InUse;
+use muster_core::state::limit_use::CurrentUse;
 use muster_model::account_limits::Scope;
 use muster_model::account_limits::TresAmounts;
 use muster_model::command::PlannedStart;
@@ -35,7 +35,7 @@ pub(crate) struct Budget {
     /// Number of further tasks of an array that may start under its `%limit`.
     pub(super) of_arrays: NumberMap<JobId, u32>,
     /// Use of limits by the starts of this pass.
-    pub(super) limit_use: BTreeMap<Scope, InUse>,
+    pub(super) limit_use: BTreeMap<Scope, CurrentUse>,
     /// Licenses taken and held in this pass.
     pub(crate) licenses: Licenses,
 }

@@ -65,7 +65,7 @@ fn is_equal_request(a: &JobSpec, b: &JobSpec) -> bool {
 
 /// What is to be found out about the components of a heterogeneous job.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Question {
+pub(crate) enum TrialGoal {
     /// The earliest time.
     When,
     /// Whether it is now: later times do not matter.
@@ -82,7 +82,7 @@ pub(crate) fn would_start_together(
     state: &State,
     specs: &[JobSpec],
     now: Timestamp,
-    question: Question,
+    question: TrialGoal,
     nodes_max: u64,
 ) -> Result<(Timestamp, Vec<Allocation>), Refusal> {
     let mut fleet = Fleet::new(state);
@@ -143,8 +143,8 @@ pub(crate) fn would_start_together(
     let mut holds = Holds::default();
     let terms = JointTerms {
         assumed: match question {
-            Question::When => by_limits(now),
-            Question::Now => Ends::Ignored.into(),
+            TrialGoal::When => by_limits(now),
+            TrialGoal::Now => Ends::Ignored.into(),
         },
         now,
         nodes_max,
@@ -154,13 +154,13 @@ pub(crate) fn would_start_together(
     let Some((at, places)) = found else {
         // Nothing was searched, or partitions may have been left out.
         let enough = match question {
-            Question::When => nodes_max,
-            Question::Now => nodes_max / 2,
+            TrialGoal::When => nodes_max,
+            TrialGoal::Now => nodes_max / 2,
         };
         if cost.placements == 0 || looked_at.max(cost.nodes) >= enough {
             return Err(too_costly());
         }
-        if question == Question::Now {
+        if question == TrialGoal::Now {
             return Err(RefusalCode::NotImmediate.into());
         }
         let text = "the components never fit beside each other";

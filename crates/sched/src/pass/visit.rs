@@ -29,7 +29,7 @@ pub(super) fn visit(pass: &mut Pass<'_>, next: NextLane) {
         && pass.lists.parts[view.part as usize].head.is_none();
     let het = pass.s.queue.het_of(lane);
     if let Some(place) = het {
-        if het::try_het(pass, lane, place, leads) != het::Tried::Waits {
+        if het::try_het(pass, lane, place, leads) != het::HetResult::Waits {
             return;
         }
     } else if leads || lane_may_fit(pass, lane) {

@@ -53,7 +53,7 @@ pub(crate) struct Dial {
 
 /// Who has asked for something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asker {
+pub(crate) enum RequestSource {
     /// An srun, by this connection of its.
     Srun(u64, u32),
     /// Another agent, in this life, by its request.
@@ -90,7 +90,7 @@ pub(crate) struct AgentProcess {
     /// What goes to launcher and controller with the end of the burst.
     pub(crate) to_launcher: Vec<ToLauncher>,
     pub(crate) to_controller: Vec<Vec<NumberedReport>>,
-    pub(crate) requests: BTreeMap<RequestId, Asker>,
+    pub(crate) requests: BTreeMap<RequestId, RequestSource>,
     /// Streams, and the connection to srun that goes with them.
     pub(crate) streams: BTreeMap<StdioId, StepLinkId>,
     pub(crate) stepds: BTreeMap<StepdChannelId, ChannelId>,

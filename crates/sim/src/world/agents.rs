@@ -4,7 +4,7 @@
 use super::events::{NodeEvent, Victim};
 use super::nodes;
 use super::{Outcome, StepReports, World, trace};
-use crate::node::{AgentInput, AgentProcess, Asker, Down, StepLinkId, ToLauncher};
+use crate::node::{AgentInput, AgentProcess, Down, RequestSource, StepLinkId, ToLauncher};
 use crate::world::invariants;
 use crate::world::turns::panic_text;
 use crate::{Plant, Violation};
@@ -639,7 +639,7 @@ impl AgentExecutor<'_> {
     pub(super) fn open_request(
         &mut self,
         node: usize,
-        (asker, conn, uid): (Asker, u64, u32),
+        (asker, conn, uid): (RequestSource, u64, u32),
         body: AgentRequest,
         streams: Option<StepLinkId>,
     ) {
@@ -658,7 +658,7 @@ impl AgentExecutor<'_> {
             id,
             conn: ConnId(conn),
             uid,
-            is_agent: matches!(asker, Asker::Peer(..)),
+            is_agent: matches!(asker, RequestSource::Peer(..)),
             body: Box::new(body),
             stdio,
             random: random.into(),
@@ -666,10 +666,12 @@ impl AgentExecutor<'_> {
         self.deliver(node, agent::Event::Request(request));
     }
 
-    fn reply(&mut self, node: usize, request: RequestId, asker: Asker, reply: AgentReply) {
+    fn reply(&mut self, node: usize, request: RequestId, asker: RequestSource, reply: AgentReply) {
         match asker {
-            Asker::Srun(srun, agent) => self.world.sruns().receive_reply(srun, agent, reply),
-            Asker::Peer(from, life, asked) => {
+            RequestSource::Srun(srun, agent) => {
+                self.world.sruns().receive_reply(srun, agent, reply)
+            }
+            RequestSource::Peer(from, life, asked) => {
                 // Its first answer is all that it waits for.
                 if let Some(agent) = &mut self.world.nodes[node].agent {
                     agent.answered.insert(request);
@@ -679,11 +681,11 @@ impl AgentExecutor<'_> {
         }
     }
 
-    fn request_ends(&mut self, node: usize, request: RequestId, asker: Asker) {
+    fn request_ends(&mut self, node: usize, request: RequestId, asker: RequestSource) {
         match asker {
             // The connection stays.
-            Asker::Srun(..) => {}
-            Asker::Peer(..) => {
+            RequestSource::Srun(..) => {}
+            RequestSource::Peer(..) => {
                 let agent = self.world.nodes[node].agent.as_mut();
                 let is_answered = agent.is_some_and(|a| a.answered.remove(&request));
                 if !is_answered {
@@ -694,8 +696,8 @@ impl AgentExecutor<'_> {
     }
 
     /// Nobody will answer a request.
-    pub(super) fn request_is_lost(&mut self, _node: usize, asker: Asker) {
-        if let Asker::Peer(from, life, request) = asker {
+    pub(super) fn request_is_lost(&mut self, _node: usize, asker: RequestSource) {
+        if let RequestSource::Peer(from, life, request) = asker {
             let error = "it closed without an answer".to_owned();
             self.answer_peer(from, life, request, Err(error));
         }

@@ -6,7 +6,7 @@ use super::clients::{Users, brief};
 use super::hostile_users::{FIRST_UID, USERS};
 use super::{Outcome, WorldEvent, trace};
 use crate::Violation;
-use crate::arbitrary::{self, Known};
+use crate::arbitrary::{self, AttackerKnowledge};
 use crate::classes::FaultClass;
 use crate::world::turns::panic_text;
 use muster_core::decide::{Decision, decide};
@@ -50,7 +50,7 @@ impl Users<'_> {
         }
     }
 
-    fn known_to(&mut self, uid: u32) -> Option<Known> {
+    fn known_to(&mut self, uid: u32) -> Option<AttackerKnowledge> {
         // What is drawn for attackers must not change what others do.
         std::mem::swap(&mut self.world.random, &mut self.world.chaos);
         let mut spec = self.make_spec("");
@@ -62,7 +62,7 @@ impl Users<'_> {
         blobs.truncate(20);
         let mut jobs: Vec<JobId> = state.jobs.keys().copied().collect();
         jobs.drain(..jobs.len().saturating_sub(30));
-        Some(Known {
+        Some(AttackerKnowledge {
             jobs,
             blobs,
             spec,

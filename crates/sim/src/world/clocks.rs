@@ -4,7 +4,7 @@
 
 use super::{EPOCH_MS, World, WorldEvent, trace};
 use crate::classes::FaultClass;
-use muster_ctld::clock::{Reading, SteadyClock, latest};
+use muster_ctld::clock::{ClockReading, SteadyClock, latest};
 use muster_model::time::Timestamp;
 
 const HOUR_MS: u64 = 3_600_000;
@@ -32,9 +32,9 @@ impl World {
         Timestamp(self.time().0.saturating_add(self.skew))
     }
 
-    fn reading(&self) -> Reading {
+    fn reading(&self) -> ClockReading {
         let boot_ms = i64::try_from(self.now - self.booted_ms).unwrap_or(0);
-        Reading {
+        ClockReading {
             wall_us: self.wall().0.saturating_mul(1000),
             boot_us: boot_ms.saturating_mul(1000),
         }

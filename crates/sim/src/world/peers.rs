@@ -5,7 +5,7 @@ use super::agents::AgentExecutor;
 use super::events::{NodeEvent, Victim};
 use super::{Outcome, trace};
 use crate::classes::FaultClass;
-use crate::node::Asker;
+use crate::node::RequestSource;
 use muster_node_core::agent::{self, PeerRequestId};
 use muster_proto::step::{AgentReply, AgentRequest};
 
@@ -75,7 +75,7 @@ impl AgentExecutor<'_> {
             true => PeerRequestId(u64::MAX),
             false => request,
         };
-        let asker = Asker::Peer(from, life, asked);
+        let asker = RequestSource::Peer(from, life, asked);
         let conn = PEER_CONNS + ((from as u64) << 20) + life;
         self.open_request(node, (asker, conn, 0), body, None);
         Ok(())

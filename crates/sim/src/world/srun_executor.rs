@@ -6,7 +6,7 @@ use super::{Outcome, World, WorldEvent, trace};
 use crate::Violation;
 use crate::controller::keys;
 use crate::node::{
-    AgentConnection, Asker, Direction, LinkClient, LinkServer, SrunProcess, TaskKey,
+    AgentConnection, Direction, LinkClient, LinkServer, RequestSource, SrunProcess, TaskKey,
 };
 use crate::world::turns::panic_text;
 use muster_model::ids::JobId;
@@ -389,7 +389,7 @@ impl SrunExecutor<'_> {
                     }
                     link
                 });
-                let asker = (Asker::Srun(id, agent.0), conn, uid);
+                let asker = (RequestSource::Srun(id, agent.0), conn, uid);
                 self.world
                     .agents()
                     .open_request(node, asker, (*request).clone(), streams);

@@ -11,7 +11,7 @@ use crate::world::invariants;
 use crate::{Plant, Violation};
 use muster_core::event::Event;
 use muster_ctld::mail::{ToLink, ToWriter};
-use muster_ctld::writer::After;
+use muster_ctld::writer::NextAction;
 use muster_journal::{Crash, FinishedSnapshot, Position, SnapshotWriter};
 use muster_model::command::KeptPartitions;
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ const IDLE_TURNS_MAX: u32 = 50;
 /// A turn whose events are in the journal.
 pub(crate) struct Committed {
     outputs: Outputs,
-    after: After,
+    after: NextAction,
     crash: Option<CrashPoint>,
     is_durable: bool,
 }
@@ -200,7 +200,7 @@ impl ControllerExecutor<'_> {
             }
         };
         self.world.faults.panic = panics;
-        self.world.faults.blocked = after == After::Full;
+        self.world.faults.blocked = after == NextAction::Full;
         // After a panic each turn takes one of the messages that were there, which may all be refused.
         let answered = !(came.outputs.replies.is_empty() && came.outputs.answers.is_empty());
         let idle = count == 0 && came.durable.is_empty() && !answered;
@@ -287,12 +287,12 @@ impl ControllerExecutor<'_> {
         if let Some(controller) = &mut self.world.controller {
             controller.follow(&outputs.replica);
         }
-        if is_durable && after != After::Full {
+        if is_durable && after != NextAction::Full {
             invariants::after_events(self.world)?;
         }
         match crash {
             None => {}
-            Some(point) if after != After::Stop && !is_durable => {
+            Some(point) if after != NextAction::Stop && !is_durable => {
                 self.world.faults.crash = Some(point);
             }
             Some(point) => {
@@ -305,7 +305,7 @@ impl ControllerExecutor<'_> {
         self.next_turn(after)
     }
 
-    fn next_turn(&mut self, after: After) -> Outcome {
+    fn next_turn(&mut self, after: NextAction) -> Outcome {
         let clock = match self.world.planted(Plant::WallClock) {
             true => self.world.wall(),
             false => self.world.clock(),
@@ -313,17 +313,17 @@ impl ControllerExecutor<'_> {
         let Some(controller) = &mut self.world.controller else {
             return Ok(());
         };
-        if after != After::Stop && !controller.inbox.is_empty() {
+        if after != NextAction::Stop && !controller.inbox.is_empty() {
             self.turn_in(1);
             return Ok(());
         }
         match after {
-            After::Again => self.turn_in(1),
-            After::Full => {
+            NextAction::Again => self.turn_in(1),
+            NextAction::Full => {
                 controller.idle_turns = 0;
                 self.turn_in(200);
             }
-            After::Stop => {
+            NextAction::Stop => {
                 if !self.world.faults.storage_may_fail() && !self.world.faults.operation_fails {
                     let why = controller
                         .writer
@@ -339,7 +339,7 @@ impl ControllerExecutor<'_> {
                 self.world.faults.writer_ended = true;
                 self.world.fault_injector().thread_ends();
             }
-            After::Sleep => {
+            NextAction::Sleep => {
                 let wait = controller.writer.next_tick(clock).as_millis();
                 let wait = u64::try_from(wait).unwrap_or(IDLE_MS);
                 // The real one sleeps half a second at most; with nothing due that is stretched.

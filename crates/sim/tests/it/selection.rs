@@ -3,10 +3,10 @@
 //! Slurm answered and, where Muster means to be different, what Muster does (docs/compat.md says why).
 //! `cargo xtask compare-selection` asks a Slurm on this machine again.
 
-use muster_conf::options::getopt::{self, Order};
+use muster_conf::options::getopt::{self, OperandOrder};
 use muster_conf::options::job::{Ambient, build};
 use muster_conf::options::values::time::Utc;
-use muster_conf::options::{Chosen, Command as Of, Source, table};
+use muster_conf::options::{ChosenOptions, Command as Of, Source, table};
 use muster_core::state::State;
 use muster_model::command::{Command, Identity, NodeCommand, Reply, UserCommand};
 use muster_model::hostlist;
@@ -171,8 +171,8 @@ fn spec(options: &str) -> Option<JobSpec> {
         .map(|w| w.replace('\'', ""))
         .collect();
     let rows = table().iter().filter(|row| row.commands.has(Of::Sbatch));
-    let parsed = getopt::parse(rows, &args, Order::StopAtWord).ok()?;
-    let mut chosen = Chosen::new(Of::Sbatch);
+    let parsed = getopt::parse(rows, &args, OperandOrder::StopAtWord).ok()?;
+    let mut chosen = ChosenOptions::new(Of::Sbatch);
     for (row, value) in parsed.options {
         chosen.give(row, value, Source::CommandLine);
     }

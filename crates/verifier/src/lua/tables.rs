@@ -4,7 +4,7 @@
 use super::Shared;
 use crate::description::Description;
 use crate::fields::{self, INFINITE, MEM_PER_CPU, NO_VAL, NO_VAL64};
-use crate::message::{self, Answer, Level, Question, Row};
+use crate::message::{self, DataQuery, DataReply, Level, Row};
 use mlua::{Function, Lua, MultiValue, Table, Value};
 use muster_model::time::TimeLimit;
 use std::cell::RefCell;
@@ -125,11 +125,11 @@ fn by_accounting(
     name: &str,
 ) -> mlua::Result<Value> {
     let spec = &description.borrow().spec;
-    let question = Question::Association {
+    let question = DataQuery::Association {
         account: spec.account.clone().unwrap_or_default(),
         partition: spec.partitions.first().cloned().unwrap_or_default(),
     };
-    let Some(Answer::Rows(rows)) = shared.host.ask(question) else {
+    let Some(DataReply::Rows(rows)) = shared.host.ask(question) else {
         return Ok(Value::Nil);
     };
     let fields = rows
@@ -248,18 +248,18 @@ pub(super) fn row(lua: &Lua, row: &Row) -> mlua::Result<Table> {
 }
 
 /// All records of a list, of which very many come in parts.
-fn rows(lua: &Lua, shared: &Shared, name: &str, question: Question) -> mlua::Result<Table> {
+fn rows(lua: &Lua, shared: &Shared, name: &str, question: DataQuery) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     let mut next = Some(question);
     while let Some(question) = next.take() {
         let list = match shared.host.ask(question) {
-            Some(Answer::Rows(list)) => list,
-            Some(Answer::Part(list, more)) => {
-                next = more.map(Question::JobsFrom);
+            Some(DataReply::Rows(list)) => list,
+            Some(DataReply::Part(list, more)) => {
+                next = more.map(DataQuery::JobsFrom);
                 list
             }
             // An empty list would be a wrong one.
-            Some(Answer::Number(_)) | None => {
+            Some(DataReply::Number(_)) | None => {
                 let text = format!("slurm.{name}: the controller does not answer");
                 return Err(mlua::Error::runtime(text));
             }
@@ -274,7 +274,7 @@ fn rows(lua: &Lua, shared: &Shared, name: &str, question: Question) -> mlua::Res
 
 /// The partitions of the user.
 pub(super) fn partitions(lua: &Lua, shared: &Rc<Shared>) -> mlua::Result<Table> {
-    asked_for(lua, shared, "partitions", Question::Partitions)
+    asked_for(lua, shared, "partitions", DataQuery::Partitions)
 }
 
 /// A table that is empty until something looks into it: then it is asked for, once in a call.
@@ -282,7 +282,7 @@ fn asked_for(
     lua: &Lua,
     shared: &Rc<Shared>,
     name: &'static str,
-    question: Question,
+    question: DataQuery,
 ) -> mlua::Result<Table> {
     let (table, meta) = (lua.create_table()?, lua.create_table()?);
     let shared = Rc::clone(shared);
@@ -333,14 +333,14 @@ pub(super) fn set(lua: &Lua, shared: &Rc<Shared>) -> mlua::Result<()> {
     let slurm: Table = lua.globals().get("slurm")?;
     slurm.set(
         "jobs",
-        asked_for(lua, shared, "jobs", Question::JobsFrom(0))?,
+        asked_for(lua, shared, "jobs", DataQuery::JobsFrom(0))?,
     )?;
-    let reservations = asked_for(lua, shared, "reservations", Question::Reservations)?;
+    let reservations = asked_for(lua, shared, "reservations", DataQuery::Reservations)?;
     slurm.set("reservations", reservations)?;
     let own = Rc::clone(shared);
     let priority = lua.create_function(move |_, name: String| {
-        match own.host.ask(Question::QosPriority(name)) {
-            Some(Answer::Number(number)) => Ok(number),
+        match own.host.ask(DataQuery::QosPriority(name)) {
+            Some(DataReply::Number(number)) => Ok(number),
             _ => Ok(None),
         }
     })?;

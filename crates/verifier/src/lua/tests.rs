@@ -12,7 +12,7 @@ use muster_model::time::TimeLimit;
 #[derive(Default)]
 struct Recorder {
     log: RefCell<Vec<(Level, String)>>,
-    questions: RefCell<Vec<Question>>,
+    questions: RefCell<Vec<DataQuery>>,
     /// Jobs of others.
     others: usize,
     /// It does not say which jobs there are.
@@ -24,7 +24,7 @@ impl Host for Recorder {
         self.log.borrow_mut().push((level, text.to_owned()));
     }
 
-    fn ask(&self, question: Question) -> Option<Answer> {
+    fn ask(&self, question: DataQuery) -> Option<DataReply> {
         self.questions.borrow_mut().push(question.clone());
         let row = |key: &str, name: &str, number| Row {
             key: key.to_owned(),
@@ -34,12 +34,12 @@ impl Host for Recorder {
             ],
         };
         Some(match question {
-            Question::Partitions => Answer::Rows(vec![
+            DataQuery::Partitions => DataReply::Rows(vec![
                 row("batch", "max_time", 60),
                 row("long", "max_time", 6000),
             ]),
-            Question::JobsFrom(_) if self.is_silent => return None,
-            Question::JobsFrom(first) => {
+            DataQuery::JobsFrom(_) if self.is_silent => return None,
+            DataQuery::JobsFrom(first) => {
                 let first = usize::try_from(first).unwrap();
                 let end = (first + 1000).min(self.others);
                 let mut rows: Vec<Row> = (first..end)
@@ -52,20 +52,20 @@ impl Host for Recorder {
                     rows.push(row("17", "user_id", 1000));
                 }
                 let more = (end < self.others).then(|| u64::try_from(end).unwrap());
-                Answer::Part(rows, more)
+                DataReply::Part(rows, more)
             }
-            Question::Reservations => Answer::Rows(Vec::new()),
-            Question::Association { .. } => {
+            DataQuery::Reservations => DataReply::Rows(Vec::new()),
+            DataQuery::Association { .. } => {
                 let default = (
                     "default_account".to_owned(),
                     Value::Text("physics".to_owned()),
                 );
-                Answer::Rows(vec![Row {
+                DataReply::Rows(vec![Row {
                     key: String::new(),
                     fields: vec![default],
                 }])
             }
-            Question::QosPriority(_) => Answer::Number(Some(7)),
+            DataQuery::QosPriority(_) => DataReply::Number(Some(7)),
         })
     }
 

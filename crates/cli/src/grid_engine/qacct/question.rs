@@ -10,7 +10,7 @@ use muster_proto::acct::AcctQuery;
 /// Queries that together find all jobs that fit. There are two where jobs are named by number and by name, and none where no job fits.
 pub(super) fn queries(
     parsed: &super::Parsed,
-    named: &[selection::Named],
+    named: &[selection::JobOperand],
     window: Window,
     mapping: &Mapping,
     partitions: &[PartitionConfig],
@@ -65,7 +65,7 @@ fn partitions_of(queue: &str, mapping: &Mapping, partitions: &[PartitionConfig])
 }
 
 /// The query for the jobs that are named, by number or by name.
-fn by_job(named: &[selection::Named], query: AcctQuery) -> Vec<AcctQuery> {
+fn by_job(named: &[selection::JobOperand], query: AcctQuery) -> Vec<AcctQuery> {
     let (numbers, names): (Vec<_>, Vec<_>) = named.iter().partition(|one| one.job.is_some());
     if named.is_empty() || names.iter().any(|one| is_pattern(&one.text)) {
         return vec![query];
@@ -90,13 +90,13 @@ fn by_job(named: &[selection::Named], query: AcctQuery) -> Vec<AcctQuery> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grid_engine::arguments::{self, Words};
+    use crate::grid_engine::arguments::{self, OperandPosition};
     use muster_model::ids::JobId;
     use muster_model::time::Timestamp;
 
     fn asked(line: &str) -> Vec<AcctQuery> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        let parsed = arguments::parse(&super::super::SPEC, &words, Words::Mixed).unwrap();
+        let parsed = arguments::parse(&super::super::SPEC, &words, OperandPosition::Mixed).unwrap();
         let named = selection::named(parsed.last("j").unwrap_or_default()).unwrap();
         let mapping = Mapping {
             queues: vec![("long.q".to_owned(), "long".to_owned())],

@@ -1,7 +1,7 @@
 //! Queues, which are partitions: what adds, changes and deletes them becomes a request of scontrol, so that the controller decides who
 //! may. An attribute that a partition does not have is refused by name, with the place where there is one.
 
-use super::{ALL_HOSTS, Shown, change, tables};
+use super::{ALL_HOSTS, ClusterData, change, tables};
 use crate::connect::{Client, ConnectError};
 use crate::editor;
 use crate::grid_engine::{fail, unreachable};
@@ -67,7 +67,7 @@ pub(super) fn run(option: &str, values: &[String]) -> Option<Result<ExitCode, Ex
         let changed = pairs.map_err(|why| fail(&why, 1));
         return Some(changed.and_then(|pairs| change_each(&name[..1], &pairs, queues)));
     }
-    Some(Shown::load().and_then(|shown| {
+    Some(ClusterData::load().and_then(|shown| {
         let mut changes = QueueChanges::new(&shown)?;
         let done = match name {
             "aq" => changes.edit_new(value(0)),
@@ -97,7 +97,7 @@ fn change_each(
         let mut left = CHANGES_MAX;
         loop {
             left -= 1;
-            let shown = Shown::load()?;
+            let shown = ClusterData::load()?;
             let mut changes = QueueChanges::new(&shown)?;
             let done = changes.change_attributes(operation, pairs, queue);
             let is_list = |(name, _): &(String, String)| LISTS.contains(&name.as_str());
@@ -350,7 +350,7 @@ const LISTS: [&str; 4] = ["hostlist", "user_lists", "projects", "xprojects"];
 
 /// Changes of queues, with the known partitions.
 struct QueueChanges<'a> {
-    shown: &'a Shown,
+    shown: &'a ClusterData,
     client: Client,
     who: String,
     /// A change was refused because its basis has changed.
@@ -358,7 +358,7 @@ struct QueueChanges<'a> {
 }
 
 impl<'a> QueueChanges<'a> {
-    fn new(shown: &'a Shown) -> Result<QueueChanges<'a>, ExitCode> {
+    fn new(shown: &'a ClusterData) -> Result<QueueChanges<'a>, ExitCode> {
         let user = line::user(&nix::unistd::getuid().to_string());
         Ok(QueueChanges {
             shown,

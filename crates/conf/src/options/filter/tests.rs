@@ -4,7 +4,7 @@ use super::*;
 
 fn options(source: Source) -> FilterOptions {
     FilterOptions {
-        chosen: Chosen::new(Command::Sbatch),
+        chosen: ChosenOptions::new(Command::Sbatch),
         words: Vec::new(),
         source,
     }

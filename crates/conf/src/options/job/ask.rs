@@ -2,7 +2,7 @@
 
 use super::{BuildError, bind, devices};
 use crate::options::OptionError;
-use crate::options::chosen::{Chosen, Source};
+use crate::options::chosen::{ChosenOptions, Source};
 use crate::options::values::{self, number};
 use crate::value::parse_mem_mib;
 use muster_model::refusal::{Refusal, RefusalCode};
@@ -13,7 +13,7 @@ use muster_model::spec::{MemoryAsk, ResourceAsk, Segments, Sharing, TASKS_PER_CO
 /// # Errors
 /// The first option that is malformed or contradicts another.
 pub fn resource_ask(
-    chosen: &Chosen,
+    chosen: &ChosenOptions,
     warnings: &mut Vec<String>,
 ) -> Result<ResourceAsk, BuildError> {
     let optional = |long: &'static str, least: u32| match chosen.value(long) {
@@ -82,7 +82,7 @@ pub fn resource_ask(
 }
 
 fn node_count(
-    chosen: &Chosen,
+    chosen: &ChosenOptions,
     ask: &mut ResourceAsk,
     warnings: &mut Vec<String>,
 ) -> Result<(), BuildError> {
@@ -143,7 +143,7 @@ fn node_count(
 }
 
 /// `-B`, and its kin beside `-N`, without `--ntasks` ask for a task on each of so many threads of every node.
-fn tasks_by_shape(chosen: &Chosen, ask: &mut ResourceAsk) {
+fn tasks_by_shape(chosen: &ChosenOptions, ask: &mut ResourceAsk) {
     let given = [
         ("sockets-per-node", ask.sockets_per_node),
         ("cores-per-socket", ask.cores_per_socket),
@@ -179,7 +179,7 @@ fn too_many_for_nodes(ask: &mut ResourceAsk, warnings: &mut Vec<String>) {
 }
 
 /// `--segment` and how segments are to each other.
-fn segments(chosen: &Chosen, ask: &mut ResourceAsk) -> Result<(), OptionError> {
+fn segments(chosen: &ChosenOptions, ask: &mut ResourceAsk) -> Result<(), OptionError> {
     if let Some(text) = chosen.value("segment") {
         ask.segment = Some(number("segment", text, 1)?);
     }
@@ -205,7 +205,7 @@ fn segments(chosen: &Chosen, ask: &mut ResourceAsk) -> Result<(), OptionError> {
     Ok(())
 }
 
-fn sharing(chosen: &Chosen) -> Result<Sharing, OptionError> {
+fn sharing(chosen: &ChosenOptions) -> Result<Sharing, OptionError> {
     let Some(given) = chosen.strongest(&["exclusive", "oversubscribe"]) else {
         return Ok(Sharing::Default);
     };
@@ -232,7 +232,7 @@ fn sharing(chosen: &Chosen) -> Result<Sharing, OptionError> {
 ///
 /// # Errors
 /// Not one that is known.
-pub(super) fn distribution(chosen: &Chosen) -> Result<Option<String>, OptionError> {
+pub(super) fn distribution(chosen: &ChosenOptions) -> Result<Option<String>, OptionError> {
     match chosen.value("distribution") {
         None => Ok(None),
         Some(text) if values::distribution_is_known(text) => Ok(Some(text.to_ascii_lowercase())),
@@ -248,7 +248,7 @@ pub(super) fn distribution(chosen: &Chosen) -> Result<Option<String>, OptionErro
     }
 }
 
-fn extra_node_info(chosen: &Chosen, ask: &mut ResourceAsk) -> Result<(), OptionError> {
+fn extra_node_info(chosen: &ChosenOptions, ask: &mut ResourceAsk) -> Result<(), OptionError> {
     let Some(text) = chosen.value("extra-node-info") else {
         return Ok(());
     };
@@ -280,7 +280,7 @@ fn extra_node_info(chosen: &Chosen, ask: &mut ResourceAsk) -> Result<(), OptionE
 }
 
 fn hint(
-    chosen: &Chosen,
+    chosen: &ChosenOptions,
     ask: &mut ResourceAsk,
     warnings: &mut Vec<String>,
 ) -> Result<(), OptionError> {
@@ -314,7 +314,7 @@ fn hint(
 }
 
 /// `cpu=` of `--tres-per-task`; its devices are read with the others.
-fn tres_per_task(chosen: &Chosen, ask: &mut ResourceAsk) -> Result<(), OptionError> {
+fn tres_per_task(chosen: &ChosenOptions, ask: &mut ResourceAsk) -> Result<(), OptionError> {
     for item in chosen.value("tres-per-task").unwrap_or("").split(',') {
         let Some(count) = item.strip_prefix("cpu=").or(item.strip_prefix("cpu:")) else {
             continue;
@@ -336,7 +336,7 @@ fn tres_per_task(chosen: &Chosen, ask: &mut ResourceAsk) -> Result<(), OptionErr
 ///
 /// # Errors
 /// Malformed, or two of them from one source.
-pub fn memory(chosen: &Chosen) -> Result<MemoryAsk, OptionError> {
+pub fn memory(chosen: &ChosenOptions) -> Result<MemoryAsk, OptionError> {
     const KINDS: [&str; 3] = ["mem", "mem-per-cpu", "mem-per-gpu"];
     let Some(given) = chosen.strongest(&KINDS) else {
         return Ok(MemoryAsk::Default);

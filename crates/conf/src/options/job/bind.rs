@@ -1,7 +1,7 @@
 //! Binding that options ask for: `--cpu-bind` with what other options imply of it, `--mem-bind`, `--hint`.
 
 use crate::options::OptionError;
-use crate::options::chosen::Chosen;
+use crate::options::chosen::ChosenOptions;
 use crate::options::values;
 use muster_model::binding::{CpuBind, MemBind};
 use muster_model::gpu_bind::GpuBind;
@@ -11,7 +11,7 @@ use muster_model::gpu_bind::GpuBind;
 ///
 /// # Errors
 /// A text that is no binding.
-pub fn cpu_bind(chosen: &Chosen) -> Result<Option<String>, OptionError> {
+pub fn cpu_bind(chosen: &ChosenOptions) -> Result<Option<String>, OptionError> {
     let given = chosen.value("cpu-bind").unwrap_or("");
     let bind = CpuBind::parse(given).map_err(|e| {
         OptionError::fatal("Failed to parse --cpu-bind= values.").with_hint(e.to_string())
@@ -25,7 +25,7 @@ pub fn cpu_bind(chosen: &Chosen) -> Result<Option<String>, OptionError> {
 }
 
 /// `--ntasks-per-gpu` by its present or its old name.
-pub(super) fn tasks_per_gpu(chosen: &Chosen) -> Option<(&'static str, &str)> {
+pub(super) fn tasks_per_gpu(chosen: &ChosenOptions) -> Option<(&'static str, &str)> {
     ["ntasks-per-gpu", "ntasks-per-tres"]
         .into_iter()
         .find_map(|long| chosen.value(long).map(|text| (long, text)))
@@ -36,7 +36,7 @@ pub(super) fn tasks_per_gpu(chosen: &Chosen) -> Option<(&'static str, &str)> {
 ///
 /// # Errors
 /// A text that is no binding.
-pub fn gpu_bind(chosen: &Chosen) -> Result<Option<String>, OptionError> {
+pub fn gpu_bind(chosen: &ChosenOptions) -> Result<Option<String>, OptionError> {
     if let Some(text) = chosen.value("gpu-bind").filter(|t| !t.is_empty()) {
         GpuBind::parse(text).map_err(|_| {
             OptionError::invalid(format!("Invalid --gpu-bind argument: gpu:{text}"))
@@ -71,7 +71,7 @@ pub fn gpu_bind(chosen: &Chosen) -> Result<Option<String>, OptionError> {
 ///
 /// # Errors
 /// A text that is no binding.
-pub fn mem_bind(chosen: &Chosen) -> Result<Option<String>, OptionError> {
+pub fn mem_bind(chosen: &ChosenOptions) -> Result<Option<String>, OptionError> {
     let Some(text) = chosen.value("mem-bind").filter(|t| !t.is_empty()) else {
         return Ok(None);
     };
@@ -79,7 +79,7 @@ pub fn mem_bind(chosen: &Chosen) -> Result<Option<String>, OptionError> {
     Ok(Some(text.to_owned()))
 }
 
-fn implied(chosen: &Chosen) -> Option<&'static str> {
+fn implied(chosen: &ChosenOptions) -> Option<&'static str> {
     if let Some(hint) = hint(chosen, &mut Vec::new()) {
         return match hint.to_ascii_lowercase().as_str() {
             "compute_bound" | "memory_bound" => Some("cores"),
@@ -106,7 +106,7 @@ fn implied(chosen: &Chosen) -> Option<&'static str> {
 }
 
 /// `--hint`, unless an option as strong says the same more exactly.
-pub(super) fn hint<'a>(chosen: &'a Chosen, warnings: &mut Vec<String>) -> Option<&'a str> {
+pub(super) fn hint<'a>(chosen: &'a ChosenOptions, warnings: &mut Vec<String>) -> Option<&'a str> {
     const RIVALS: [&str; 4] = [
         "ntasks-per-core",
         "threads-per-core",
@@ -136,8 +136,8 @@ mod tests {
     use crate::options::chosen::Source;
     use crate::options::{Command, find};
 
-    fn chosen(line: &[(&'static str, &str)]) -> Chosen {
-        let mut chosen = Chosen::new(Command::Srun);
+    fn chosen(line: &[(&'static str, &str)]) -> ChosenOptions {
+        let mut chosen = ChosenOptions::new(Command::Srun);
         for (long, value) in line {
             let row = find(Command::Srun, long).unwrap();
             chosen.give(row, Some((*value).to_owned()), Source::CommandLine);

@@ -4,7 +4,7 @@
 use super::ask::mem_value;
 use super::bind::tasks_per_gpu;
 use crate::options::OptionError;
-use crate::options::chosen::Chosen;
+use crate::options::chosen::ChosenOptions;
 use crate::options::row::Command;
 use crate::options::values::{self, number};
 use muster_model::spec::{DeviceAsk, DeviceBinding, GPU, GresAsk, ResourceAsk};
@@ -17,7 +17,7 @@ fn refuse<T>(why: impl Into<String>) -> Result<T, OptionError> {
 }
 
 /// Reads all options that ask for devices into `ask`, and what follows from them for nodes and tasks.
-pub(super) fn apply(chosen: &Chosen, ask: &mut ResourceAsk) -> Result<(), OptionError> {
+pub(super) fn apply(chosen: &ChosenOptions, ask: &mut ResourceAsk) -> Result<(), OptionError> {
     let gpus = |long: &'static str| match chosen.value(long) {
         Some(text) => values::gpus(text)
             .ok_or_else(|| OptionError::bad_value(long, text, "a count such as 2 or a100:2")),
@@ -61,7 +61,7 @@ pub(super) fn apply(chosen: &Chosen, ask: &mut ResourceAsk) -> Result<(), Option
 }
 
 /// `--gpus-per-task` and the devices of `--tres-per-task`.
-fn per_task(chosen: &Chosen, mut list: Vec<GresAsk>) -> Result<Vec<GresAsk>, OptionError> {
+fn per_task(chosen: &ChosenOptions, mut list: Vec<GresAsk>) -> Result<Vec<GresAsk>, OptionError> {
     for item in chosen.value("tres-per-task").unwrap_or("").split(',') {
         if item.is_empty() || item.starts_with("cpu=") || item.starts_with("cpu:") {
             continue;
@@ -79,7 +79,7 @@ fn per_task(chosen: &Chosen, mut list: Vec<GresAsk>) -> Result<Vec<GresAsk>, Opt
     Ok(list)
 }
 
-fn binding(chosen: &Chosen) -> Result<DeviceBinding, OptionError> {
+fn binding(chosen: &ChosenOptions) -> Result<DeviceBinding, OptionError> {
     let Some(text) = chosen.value("gres-flags") else {
         return Ok(DeviceBinding::Preferred);
     };
@@ -155,7 +155,7 @@ fn check_counts(ask: &ResourceAsk, devices: &DeviceAsk) -> Result<(), OptionErro
 
 /// `--ntasks-per-gpu`: tasks from GPUs, or GPUs from tasks.
 fn by_gpu(
-    chosen: &Chosen,
+    chosen: &ChosenOptions,
     ask: &mut ResourceAsk,
     devices: &mut DeviceAsk,
 ) -> Result<(), OptionError> {
@@ -249,7 +249,7 @@ fn whole_nodes(gpu: &GresAsk, ask: &mut ResourceAsk) -> Result<(), OptionError> 
 
 /// Devices of a task against tasks, and against those of the job and of each node.
 fn tasks(
-    chosen: &Chosen,
+    chosen: &ChosenOptions,
     device: &GresAsk,
     devices: &DeviceAsk,
     ask: &mut ResourceAsk,
@@ -290,7 +290,7 @@ fn tasks(
 
 /// `--cpus-per-gpu` and `--mem-per-gpu`.
 fn memory_and_cpus(
-    chosen: &Chosen,
+    chosen: &ChosenOptions,
     ask: &ResourceAsk,
     devices: &mut DeviceAsk,
 ) -> Result<(), OptionError> {

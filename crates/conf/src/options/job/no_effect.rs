@@ -2,13 +2,13 @@
 //! where they have one.
 
 use crate::options::OptionError;
-use crate::options::chosen::Chosen;
+use crate::options::chosen::ChosenOptions;
 
 /// Refuses values that Slurm refuses.
 ///
 /// # Errors
 /// The first value that is malformed, in Slurm's words.
-pub(super) fn check(chosen: &Chosen) -> Result<(), OptionError> {
+pub(super) fn check(chosen: &ChosenOptions) -> Result<(), OptionError> {
     let value = |long| chosen.value(long).filter(|text| !text.is_empty());
     if let Some(text) = value("acctg-freq").filter(|text| !text.split(',').all(is_interval)) {
         return Err(OptionError::invalid(format!(

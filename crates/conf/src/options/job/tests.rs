@@ -2,17 +2,17 @@
 
 use super::*;
 use crate::options::chosen::Source;
-use crate::options::getopt::{self, Order};
+use crate::options::getopt::{self, OperandOrder};
 use crate::options::values::time::Utc;
 use crate::options::{find, table};
 use muster_model::spec::{MemoryAsk, ResourceAsk, Segments, Sharing, TASKS_PER_CORE_ANY};
 
-fn chosen(command: Command, line: &str) -> Chosen {
+fn chosen(command: Command, line: &str) -> ChosenOptions {
     let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
     let rows = table().iter().filter(|r| r.commands.has(command));
-    let parsed = getopt::parse(rows, &args, Order::StopAtWord).unwrap();
+    let parsed = getopt::parse(rows, &args, OperandOrder::StopAtWord).unwrap();
     assert!(parsed.words.is_empty(), "{line}");
-    let mut chosen = Chosen::new(command);
+    let mut chosen = ChosenOptions::new(command);
     for (row, value) in parsed.options {
         chosen.give(row, value, Source::CommandLine);
     }

@@ -19,7 +19,7 @@ pub(super) fn check(
     identity: &Identity,
     edit: &AccountsEdit,
 ) -> Result<(), Refusal> {
-    let asker = Asker { state, identity };
+    let asker = Editor { state, identity };
     let records = &Records::own(state);
     let request = AccessRequest::from(&edit.ask);
     // Below, rights are looked at for each that is named. Coordinators of accounts that are named are all of these.
@@ -186,12 +186,12 @@ enum QosSource {
 }
 
 /// The user who asks for the edit.
-struct Asker<'a> {
+struct Editor<'a> {
     state: &'a State,
     identity: &'a Identity,
 }
 
-impl<'a> Asker<'a> {
+impl<'a> Editor<'a> {
     fn require(&self, request: AccessRequest) -> Result<(), Refusal> {
         access::require(self.state, self.identity, request)
     }

@@ -9,7 +9,7 @@ use crate::decide::partition_access;
 use crate::policy::access;
 use crate::policy::limits::over_beside;
 use crate::state::State;
-use crate::state::limit_use::InUse;
+use crate::state::limit_use::CurrentUse;
 use muster_model::account_limits::Scope;
 use muster_model::command::{Identity, NameList, ReservationAsk};
 use muster_model::cpuset::CpuSet;
@@ -197,7 +197,7 @@ pub(super) fn check_limits(
         return Ok(());
     }
     let job = job_of(draft, identity, made)?;
-    let mut beside: BTreeMap<Scope, InUse> = BTreeMap::new();
+    let mut beside: BTreeMap<Scope, CurrentUse> = BTreeMap::new();
     let others = state
         .reservations
         .iter()

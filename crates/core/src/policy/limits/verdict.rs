@@ -3,7 +3,7 @@
 //! others where they are set nearest to the user.
 
 use crate::state::State;
-use crate::state::limit_use::InUse;
+use crate::state::limit_use::CurrentUse;
 use muster_model::account_limits::{Limits, Scope, TresAmount, TresAmounts, TresUsage};
 use muster_model::accounts::ROOT;
 use muster_model::job::{Job, MILLION, Reason};
@@ -80,14 +80,19 @@ impl<'a> Start<'a> {
 
 /// The use of a scope.
 struct Counts<'a> {
-    used: &'a InUse,
-    fresh: &'a InUse,
+    used: &'a CurrentUse,
+    fresh: &'a CurrentUse,
     before: Option<&'a TresUsage>,
     half_life_s: u64,
 }
 
 impl<'a> Counts<'a> {
-    fn new(state: &'a State, scope: &Scope, beside: Beside<'a>, none: &'a InUse) -> Counts<'a> {
+    fn new(
+        state: &'a State,
+        scope: &Scope,
+        beside: Beside<'a>,
+        none: &'a CurrentUse,
+    ) -> Counts<'a> {
         let (used, fresh) = match beside {
             Beside::Nothing => (None, None),
             Beside::Only(others) => (None, others.get(scope)),
@@ -341,7 +346,7 @@ impl State {
         job: &Job,
         partition: &str,
         tres: &TresAmounts,
-        more: &BTreeMap<Scope, InUse>,
+        more: &BTreeMap<Scope, CurrentUse>,
         now: Timestamp,
     ) -> Option<ExceededLimit> {
         missing(self, job, partition)
@@ -371,7 +376,7 @@ impl State {
             by_qos: BTreeSet::new(),
             over: None,
         };
-        let none = InUse::default();
+        let none = CurrentUse::default();
         for scope in &scopes {
             check.scope = scope;
             let limits = self.limits_in(scope);
@@ -512,7 +517,7 @@ fn limits_of(state: &State, account: &str, user: &str, partition: &str) -> Limit
 pub(crate) fn over_beside(
     state: &State,
     job: &Job,
-    beside: &BTreeMap<Scope, InUse>,
+    beside: &BTreeMap<Scope, CurrentUse>,
     now: Timestamp,
 ) -> Option<ExceededLimit> {
     let mut tres = least_of(job);
@@ -527,9 +532,9 @@ enum Beside<'u> {
     /// Nothing: as if nobody else had anything.
     Nothing,
     /// This, and the earlier use.
-    Only(&'u BTreeMap<Scope, InUse>),
+    Only(&'u BTreeMap<Scope, CurrentUse>),
     /// The current and the earlier use, and this.
-    Use(&'u BTreeMap<Scope, InUse>),
+    Use(&'u BTreeMap<Scope, CurrentUse>),
 }
 
 /// CPUs and nodes that a job asks for at least.

@@ -64,7 +64,7 @@ impl World {
         self.now = self.now.plus_ms(1);
         let after = self.writer.turn(messages.into_iter(), self.now);
         follow(&self.replica, &self.to_replica);
-        after == After::Again
+        after == NextAction::Again
     }
 
     /// A world with a job that runs on the node, and what is sent to this.

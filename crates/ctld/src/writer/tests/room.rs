@@ -12,7 +12,11 @@ fn ask(world: &mut World, command: UserCommand) -> Reply {
         command: Box::new(command),
         reply: reply.into(),
     }]);
-    assert_eq!(after, After::Sleep, "ends of jobs would wait for space");
+    assert_eq!(
+        after,
+        NextAction::Sleep,
+        "ends of jobs would wait for space"
+    );
     answer.try_recv().unwrap()
 }
 

@@ -55,7 +55,7 @@ impl Connection {
     /// Requests an unknown job.
     fn asks(&self, executor: &mut Executor) {
         let input = ClientInput::Request {
-            asker: Asker {
+            asker: Requester {
                 conn: self.number,
                 uid: self.client.uid(),
                 place: ClientPlace::Process(0),

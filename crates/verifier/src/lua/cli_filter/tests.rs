@@ -1,7 +1,7 @@
 //! Scripts as the site writes them: what they see and set, and what is said of those with errors.
 
 use super::*;
-use muster_conf::options::{Chosen, Command, Source};
+use muster_conf::options::{ChosenOptions, Command, Source};
 
 type Lines = Rc<RefCell<Vec<(FilterLevel, String)>>>;
 
@@ -21,7 +21,7 @@ fn script(source: &str) -> (Result<Box<dyn CliFilter>, String>, Lines) {
 
 fn options(source: Source) -> FilterOptions {
     FilterOptions {
-        chosen: Chosen::new(Command::Sbatch),
+        chosen: ChosenOptions::new(Command::Sbatch),
         words: vec!["job.sh".to_owned(), "7".to_owned()],
         source,
     }

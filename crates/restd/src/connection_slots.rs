@@ -154,7 +154,7 @@ impl State {
 
 /// The connections that there are.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub(crate) struct ConnectionSlots {
     most: usize,
     bytes: usize,
     requests_of_one: usize,
@@ -163,10 +163,10 @@ pub(crate) struct Places {
     large_of_users: Mutex<HashMap<u32, Weak<Semaphore>>>,
 }
 
-impl Places {
+impl ConnectionSlots {
     /// Room for so many connections and bytes. One origin has so many requests answered at a time.
-    pub(crate) fn new(most: usize, bytes: usize, requests_of_one: usize) -> Arc<Places> {
-        Arc::new(Places {
+    pub(crate) fn new(most: usize, bytes: usize, requests_of_one: usize) -> Arc<ConnectionSlots> {
+        Arc::new(ConnectionSlots {
             most,
             bytes,
             requests_of_one,
@@ -193,7 +193,7 @@ impl Places {
     }
 
     /// A place for a connection. Absent if there is none, and nobody has more than who asks.
-    pub(crate) fn admit(self: &Arc<Places>, origin: Origin) -> Option<Place> {
+    pub(crate) fn admit(self: &Arc<ConnectionSlots>, origin: Origin) -> Option<ConnectionSlot> {
         let mut state = self.state();
         if state.count() >= self.most {
             let (of, number) = state.to_give_way(origin, Instant::now())?;
@@ -215,7 +215,7 @@ impl Places {
         };
         share.slots.insert(number, slot);
         let (requests, large) = (share.requests.clone(), share.large.clone());
-        Some(Place {
+        Some(ConnectionSlot {
             places: self.clone(),
             origin,
             number,
@@ -253,8 +253,8 @@ impl Places {
 
 /// A connection's place. It is free again when the value goes.
 #[derive(Debug)]
-pub(crate) struct Place {
-    places: Arc<Places>,
+pub(crate) struct ConnectionSlot {
+    places: Arc<ConnectionSlots>,
     origin: Origin,
     number: u64,
     /// Requests that this origin may have answered at a time.
@@ -263,7 +263,7 @@ pub(crate) struct Place {
     pub(crate) large: Arc<Semaphore>,
 }
 
-impl Place {
+impl ConnectionSlot {
     /// Its key.
     pub(crate) fn key(&self) -> (Origin, u64) {
         (self.origin, self.number)
@@ -285,7 +285,7 @@ impl Place {
     }
 
     /// Keeps bytes; others' connections end if there are too many.
-    pub(crate) fn keep(self: &Arc<Place>, bytes: usize) -> ReservedBytes {
+    pub(crate) fn keep(self: &Arc<ConnectionSlot>, bytes: usize) -> ReservedBytes {
         let mut kept = ReservedBytes {
             place: self.clone(),
             bytes: 0,
@@ -295,7 +295,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.places.state().remove(self.origin, self.number);
     }
@@ -304,7 +304,7 @@ impl Drop for Place {
 /// Bytes that are kept for a connection, until the value goes.
 #[derive(Debug)]
 pub(crate) struct ReservedBytes {
-    place: Arc<Place>,
+    place: Arc<ConnectionSlot>,
     bytes: usize,
 }
 
@@ -331,7 +331,7 @@ impl ReservedBytes {
     pub(crate) fn sent(&mut self, bytes: usize) {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
-        let Place { origin, number, .. } = *self.place;
+        let ConnectionSlot { origin, number, .. } = *self.place;
         if let Some(slot) = self.place.places.state().slot(origin, number) {
             slot.bytes = slot.bytes.saturating_sub(bytes);
             slot.since = Instant::now();
@@ -352,7 +352,7 @@ mod tests {
     /// One user had all turns, by TCP and by a socket.
     #[test]
     fn a_user_has_the_same_turns_by_all_ways() {
-        let places = Places::new(4, 100, 2);
+        let places = ConnectionSlots::new(4, 100, 2);
         let by_socket = places.large_of_user(5);
         let held = by_socket.clone().try_acquire_owned().unwrap();
         assert!(places.large_of_user(5).try_acquire_owned().is_err());
@@ -366,19 +366,23 @@ mod tests {
     const B: Origin = Origin::User(2);
     const C: Origin = Origin::User(3);
 
-    fn admit(places: &Arc<Places>, origin: Origin, count: usize) -> Vec<Arc<Place>> {
+    fn admit(
+        places: &Arc<ConnectionSlots>,
+        origin: Origin,
+        count: usize,
+    ) -> Vec<Arc<ConnectionSlot>> {
         let places = (0..count).map(|_| places.admit(origin).map(Arc::new));
         places.map(|place| place.expect("a place")).collect()
     }
 
-    fn count(places: &Places, origin: Origin) -> usize {
+    fn count(places: &ConnectionSlots, origin: Origin) -> usize {
         let state = places.state();
         state.shares.get(&origin).map_or(0, |s| s.slots.len())
     }
 
     #[test]
     fn who_has_the_most_makes_room() {
-        let places = Places::new(8, 0, 1);
+        let places = ConnectionSlots::new(8, 0, 1);
         let first = admit(&places, A, 8);
         // Of its own, those give way of which nobody knows whose they are.
         let again = admit(&places, A, 1);
@@ -388,7 +392,7 @@ mod tests {
             .chain(&first)
             .for_each(|place| place.set_known());
         assert!(places.admit(A).is_none());
-        let first: Vec<Arc<Place>> = first.into_iter().chain(again).skip(1).collect();
+        let first: Vec<Arc<ConnectionSlot>> = first.into_iter().chain(again).skip(1).collect();
         first[0].set_busy(true);
         let second = admit(&places, B, 4);
         assert_eq!((count(&places, A), count(&places, B)), (4, 4));
@@ -407,7 +411,7 @@ mod tests {
     /// Many addresses with one silent connection each kept every newcomer out.
     #[test]
     fn strangers_with_one_connection_each_make_room() {
-        let places = Places::new(3, 0, 1);
+        let places = ConnectionSlots::new(3, 0, 1);
         let [first, second, known] = [1, 2, 3].map(|uid| {
             let place = places.admit(Origin::User(uid)).unwrap();
             Arc::new(place)
@@ -431,7 +435,7 @@ mod tests {
 
     #[test]
     fn who_keeps_the_most_bytes_gives_them_up() {
-        let places = Places::new(8, 100, 1);
+        let places = ConnectionSlots::new(8, 100, 1);
         let [large, small, other] = [A, B, C].map(|of| Arc::new(places.admit(of).unwrap()));
         let mut of_large = large.keep(60);
         let _of_small = small.keep(15);
@@ -456,7 +460,7 @@ mod tests {
 
     #[test]
     fn an_answer_does_not_stand_still_for_ever() {
-        let places = Places::new(8, 100, 1);
+        let places = ConnectionSlots::new(8, 100, 1);
         let before = Instant::now();
         let [idle, stalled] = [A, B].map(|of| Arc::new(places.admit(of).unwrap()));
         let _kept = stalled.keep(10);
