@@ -35,7 +35,7 @@ mod value;
 
 pub use call::Connect;
 pub(crate) use command::{CommandDocument, part};
-pub use http::{AnswerSink, Caller, HttpResponse, Method, Request, Status};
+pub use http::{AnswerSink, Caller, Method, Request, RestReply, Status};
 
 use crate::connect::{Client, ConnectError};
 use crate::listing::document::DocumentReader;
@@ -62,7 +62,7 @@ pub fn answer(
     request: &Request<'_>,
     connect: &mut dyn Connect,
     sink: &mut dyn AnswerSink,
-) -> Option<HttpResponse> {
+) -> Option<RestReply> {
     let (found, query, body) = match read_request(request) {
         Ok(read) => read,
         Err(answer) => return Some(answer),
@@ -92,13 +92,13 @@ pub fn answer(
 type QueryPairs = Vec<(String, String)>;
 
 /// What a request is for, the parameters of its query, and its body.
-fn read_request(request: &Request<'_>) -> Result<(FoundRoute, QueryPairs, Value), HttpResponse> {
+fn read_request(request: &Request<'_>) -> Result<(FoundRoute, QueryPairs, Value), RestReply> {
     let path = route::read_path(request.path)?;
     let found = route::find(&path, request.method)?;
     let query = value::read_query(request.query)?;
     if request.method != Method::Post && !request.body.is_empty() {
         let text = "Unexpected http body provided for non-POST method";
-        return Err(HttpResponse::text(Status::BAD_REQUEST, text));
+        return Err(RestReply::text(Status::BAD_REQUEST, text));
     }
     let body = match request.body {
         [] => Value::Null,
@@ -107,13 +107,13 @@ fn read_request(request: &Request<'_>) -> Result<(FoundRoute, QueryPairs, Value)
                 "Unable to parse query. The body has more than {} members and items.",
                 value::PARTS_MAX
             );
-            return Err(HttpResponse::text(Status(413), &text));
+            return Err(RestReply::text(Status(413), &text));
         }
         bytes => match serde_json::from_slice(bytes) {
             Ok(body) => body,
             Err(error) => {
                 let text = format!("Unable to parse query. The body is not valid JSON: {error}");
-                return Err(HttpResponse::text(Status::BAD_REQUEST, &text));
+                return Err(RestReply::text(Status::BAD_REQUEST, &text));
             }
         },
     };
@@ -122,10 +122,10 @@ fn read_request(request: &Request<'_>) -> Result<(FoundRoute, QueryPairs, Value)
 
 /// What the controller itself says at a path, over a connection to it whose user has no rights: whether it is ready, and metrics.
 /// Nothing if there is nothing at the path.
-pub fn controller_page(path: &str, stream: UnixStream, conf: &Path) -> Option<HttpResponse> {
+pub fn controller_page(path: &str, stream: UnixStream, conf: &Path) -> Option<RestReply> {
     let mut connection = match Client::over(stream, conf) {
         Ok(client) => GivenConnection(Some(client)),
-        Err(error) => return Some(HttpResponse::text(Status::UNAVAILABLE, &error.to_string())),
+        Err(error) => return Some(RestReply::text(Status::UNAVAILABLE, &error.to_string())),
     };
     if path == "/readyz" {
         return Some(readiness(&mut connection));
@@ -154,7 +154,7 @@ pub fn controller_page(path: &str, stream: UnixStream, conf: &Path) -> Option<Ht
     let result = match call.ask(query::private_data) {
         Ok(private) if private != PrivateData::default() => {
             let text = "PrivateData is set, so that not everybody gets metrics here: have a token read slurmrestd's /metrics";
-            return Some(HttpResponse::text(Status::FORBIDDEN, text));
+            return Some(RestReply::text(Status::FORBIDDEN, text));
         }
         Ok(_) => (found.handler)(&mut call),
         Err(failure) => Err(failure),
@@ -172,8 +172,8 @@ struct WholeAnswer {
 }
 
 impl WholeAnswer {
-    fn into_answer(self) -> HttpResponse {
-        HttpResponse {
+    fn into_answer(self) -> RestReply {
+        RestReply {
             status: self.status.unwrap_or(Status::INTERNAL_ERROR),
             media_type: self.media_type,
             body: Cow::Owned(self.body),
@@ -201,11 +201,11 @@ impl AnswerSink for WholeAnswer {
 }
 
 /// Whether the controller answers.
-fn readiness(connection: &mut GivenConnection) -> HttpResponse {
+fn readiness(connection: &mut GivenConnection) -> RestReply {
     let asked = connection.connect();
     match asked.and_then(|mut client| client.query(Query::Ping)) {
-        Ok(_) => HttpResponse::text(Status::OK, "ok\n"),
-        Err(error) => HttpResponse::text(Status::UNAVAILABLE, &format!("{error}\n")),
+        Ok(_) => RestReply::text(Status::OK, "ok\n"),
+        Err(error) => RestReply::text(Status::UNAVAILABLE, &format!("{error}\n")),
     }
 }
 
@@ -238,6 +238,6 @@ pub fn is_listing(method: Method, path: &str) -> bool {
 }
 
 /// The description of the API (OpenAPI 3), if that is what is at a path; anyone may read it.
-pub fn description(path: &str) -> Option<HttpResponse> {
+pub fn description(path: &str) -> Option<RestReply> {
     openapi::at(path)
 }

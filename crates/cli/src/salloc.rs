@@ -4,7 +4,7 @@ use crate::say::Say;
 use crate::submit::capture;
 use crate::submit::filters::Filters;
 use crate::submit::holder::{Holder, NotGranted, timeout};
-use crate::submit::line::{self, CommandLine};
+use crate::submit::line::{self, SubmitLine};
 use crate::submit::signals::Signals;
 use crate::submit::verbose;
 use muster_conf::options::{Command as Program, values};
@@ -72,7 +72,7 @@ fn run(args: &[String], marks: &[(String, String)]) -> Result<ExitCode, ExitCode
     Ok(run_command(&line, holder, kill_signal))
 }
 
-fn wants_bell(line: &CommandLine) -> bool {
+fn wants_bell(line: &SubmitLine) -> bool {
     match line.chosen.strongest(&["bell", "no-bell"]) {
         Some(given) => given.row.long == "bell",
         None => false,
@@ -80,7 +80,7 @@ fn wants_bell(line: &CommandLine) -> bool {
 }
 
 /// `--kill-command`: the signal, if the option was given.
-fn kill_signal(line: &CommandLine) -> Result<Option<Signal>, ExitCode> {
+fn kill_signal(line: &SubmitLine) -> Result<Option<Signal>, ExitCode> {
     let Some(given) = line.chosen.get("kill-command") else {
         return Ok(None);
     };
@@ -109,7 +109,7 @@ struct AllocationSession {
     revoked: bool,
 }
 
-fn run_command(line: &CommandLine, holder: Holder, kill_signal: Option<Signal>) -> ExitCode {
+fn run_command(line: &SubmitLine, holder: Holder, kill_signal: Option<Signal>) -> ExitCode {
     let say = line.say;
     let signals = match Signals::catch(&[
         Signal::SIGCHLD,
@@ -161,7 +161,7 @@ fn run_command(line: &CommandLine, holder: Holder, kill_signal: Option<Signal>) 
 }
 
 /// The user's command, or the user's shell.
-fn command(line: &CommandLine, holder: &Holder) -> Command {
+fn command(line: &SubmitLine, holder: &Holder) -> Command {
     let mut command = match line.words.split_first() {
         Some((program, args)) => {
             let mut command = Command::new(program);

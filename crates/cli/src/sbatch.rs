@@ -5,7 +5,7 @@ pub(crate) mod script;
 use crate::connect::{Client, ConnectError, unexpected};
 use crate::say::{self, Say};
 use crate::submit::filters::Filters;
-use crate::submit::line::{self, CommandLine};
+use crate::submit::line::{self, SubmitLine};
 use crate::submit::{capture, components, holder, verbose};
 use crate::zone;
 use muster_conf::options::{Command, Source, directives, environment as variables};
@@ -78,7 +78,7 @@ fn prepared(
     args: &[String],
     filters: &Filters,
     mut origin: SubmissionOrigin,
-) -> Result<(Vec<CommandLine>, UserCommand), ExitCode> {
+) -> Result<(Vec<SubmitLine>, UserCommand), ExitCode> {
     if !filters.is_empty() {
         // As sbatch of Slurm asks, too, for what it needs to know before it reads the script; there is nothing of it here.
         filters.defaults(Command::Sbatch, true)?;
@@ -114,7 +114,7 @@ fn prepared(
 
 /// Options in the script, component by component; there are as many components as the command line or the script has.
 fn read_directives(
-    lines: &mut Vec<CommandLine>,
+    lines: &mut Vec<SubmitLine>,
     script: &Script,
     filters: &Filters,
 ) -> Result<(), ExitCode> {
@@ -138,7 +138,7 @@ fn read_directives(
             components::pass_on(&before.chosen, &mut chosen, Source::CommandLine);
         }
         variables::read(&mut chosen, |name| std::env::var(name).ok());
-        lines.push(CommandLine {
+        lines.push(SubmitLine {
             chosen,
             words: Vec::new(),
             say,
@@ -169,7 +169,7 @@ fn of_other_systems(script: &Script, name: &str, say: &Say) -> Result<Vec<String
 }
 
 fn submission(
-    lines: &mut [CommandLine],
+    lines: &mut [SubmitLine],
     script: Script,
     words: &[String],
     origin: &SubmissionOrigin,
@@ -197,7 +197,7 @@ fn submission(
 }
 
 /// A component beside the one that runs the script: nodes, and nobody to write mails to.
-fn beside(line: &mut CommandLine, first: &JobSpec) -> Result<JobSpec, ExitCode> {
+fn beside(line: &mut SubmitLine, first: &JobSpec) -> Result<JobSpec, ExitCode> {
     let spec = line::build(line, PREFIX)?.spec;
     let name = match spec.name.as_str() {
         "" => first.name.clone(),
@@ -214,7 +214,7 @@ fn beside(line: &mut CommandLine, first: &JobSpec) -> Result<JobSpec, ExitCode> 
     })
 }
 
-fn read_script(line: &CommandLine, wrap: Option<&str>) -> Result<Script, ExitCode> {
+fn read_script(line: &SubmitLine, wrap: Option<&str>) -> Result<Script, ExitCode> {
     let say = line.say;
     let script = match (wrap, line.words.first()) {
         (Some(_), Some(_)) => {
@@ -254,7 +254,7 @@ impl SubmissionOrigin {
 type Blobs = Vec<(BlobId, minicbor::bytes::ByteVec)>;
 
 fn make_job(
-    line: &mut CommandLine,
+    line: &mut SubmitLine,
     script: Script,
     words: &[String],
     origin: &SubmissionOrigin,
@@ -280,7 +280,7 @@ fn make_job(
     Ok((spec, blobs.map(|(id, b)| (id, b.into())).into()))
 }
 
-fn report(line: &CommandLine, client: Client, reply: Reply) -> Result<ExitCode, ExitCode> {
+fn report(line: &SubmitLine, client: Client, reply: Reply) -> Result<ExitCode, ExitCode> {
     let say = line.say;
     match reply {
         Reply::Submitted {

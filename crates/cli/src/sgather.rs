@@ -164,7 +164,7 @@ fn gather(options: &Options, target: &CopyTarget, say: Say) -> ExitCode {
     let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
     // Lines of several nodes do not mix.
     let voice = Mutex::new(say);
-    let tell = |text: &str, is_error: bool| {
+    let print_result = |text: &str, is_error: bool| {
         let Ok(say) = voice.lock() else { return };
         match is_error {
             true => say.error(text),
@@ -177,10 +177,14 @@ fn gather(options: &Options, target: &CopyTarget, say: Say) -> ExitCode {
                 while let Some(node) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let dest = format!("{}.{node}", options.dest);
                     match from_node(options, target.job, node, &dest) {
-                        Ok(true) => tell(&format!("{node}:{} -> {dest}", options.source), false),
-                        Ok(false) => tell(&format!("{node} has no {}", options.source), false),
+                        Ok(true) => {
+                            print_result(&format!("{node}:{} -> {dest}", options.source), false)
+                        }
+                        Ok(false) => {
+                            print_result(&format!("{node} has no {}", options.source), false)
+                        }
                         Err(why) => {
-                            tell(&format!("{node}: {why}"), true);
+                            print_result(&format!("{node}: {why}"), true);
                             failed.fetch_add(1, Ordering::Relaxed);
                         }
                     }

@@ -18,7 +18,7 @@ use crate::process;
 use crate::say;
 use crate::submit::filters::Filters;
 use crate::submit::holder::{Holder, NotGranted};
-use crate::submit::line::{self, CommandLine};
+use crate::submit::line::{self, SubmitLine};
 use crate::submit::verbose;
 use executor::Executor;
 use muster_conf::endpoint::{self, Endpoint};
@@ -210,7 +210,7 @@ fn own_job(chosen: &ChosenOptions) -> Result<Option<JobId>, OptionError> {
 }
 
 /// A step in an allocation that exists.
-fn inside(line: &mut CommandLine, job: JobId, call: SrunCall<'_>) -> Result<ExitCode, ExitCode> {
+fn inside(line: &mut SubmitLine, job: JobId, call: SrunCall<'_>) -> Result<ExitCode, ExitCode> {
     let say = line.say;
     request::forget_other_counts(&mut line.chosen);
     let made =
@@ -245,7 +245,7 @@ fn inside(line: &mut CommandLine, job: JobId, call: SrunCall<'_>) -> Result<Exit
 }
 
 /// A job of its own for the step.
-fn outside(line: &mut CommandLine, call: SrunCall<'_>) -> Result<ExitCode, ExitCode> {
+fn outside(line: &mut SubmitLine, call: SrunCall<'_>) -> Result<ExitCode, ExitCode> {
     let say = line.say;
     let mut spec = line::build(line, PREFIX)?.spec;
     if spec.name.is_empty() {
@@ -284,7 +284,7 @@ fn outside(line: &mut CommandLine, call: SrunCall<'_>) -> Result<ExitCode, ExitC
 
 /// What srun knows when it begins, but for the parts of the step. `kills` is whether a bad exit of a task ends all.
 fn config(
-    line: &CommandLine,
+    line: &SubmitLine,
     call: SrunCall<'_>,
     streams: Streams,
     kills: bool,

@@ -63,7 +63,7 @@ impl Item {
                 },
                 _,
             ) => Ok((JobAttempt::new(job, attempt), Item::Limit(step, limit))),
-            ToLink::Order(Order::Tell { job, attempt, text }, _) => {
+            ToLink::Order(Order::Notify { job, attempt, text }, _) => {
                 Ok((JobAttempt::new(job, attempt), Item::Notice(text)))
             }
             other => Err(other),
@@ -129,7 +129,7 @@ impl WaitingOrders {
             }
         } else {
             let text = self.notices.pop_front()?;
-            Order::Tell { job, attempt, text }
+            Order::Notify { job, attempt, text }
         };
         Some(ToLink::Order(order, Vec::new()))
     }
@@ -178,8 +178,10 @@ impl LinkQueue {
             Order::Terminate { job, attempt, .. } => {
                 self.put_first(JobAttempt::new(*job, *attempt))
             }
-            Order::StepLimit { .. } | Order::Signal { .. } | Order::Tell { .. } | Order::Reboot => {
-            }
+            Order::StepLimit { .. }
+            | Order::Signal { .. }
+            | Order::Notify { .. }
+            | Order::Reboot => {}
         }
     }
 
@@ -267,7 +269,7 @@ mod tests {
     }
 
     fn notice(job: u64, text: &str) -> ToLink {
-        let order = Order::Tell {
+        let order = Order::Notify {
             job: JobId(job),
             attempt: Attempt(1),
             text: text.to_owned(),
@@ -298,7 +300,7 @@ mod tests {
     fn texts(messages: Vec<ToLink>) -> Vec<String> {
         let text = |message| match message {
             ToLink::Order(Order::Signal { job, signal, .. }, _) => format!("{job} {signal}"),
-            ToLink::Order(Order::Tell { job, text, .. }, _) => format!("{job} {text}"),
+            ToLink::Order(Order::Notify { job, text, .. }, _) => format!("{job} {text}"),
             ToLink::Order(Order::Terminate { job, .. }, _) => format!("{job} end"),
             ToLink::Order(
                 Order::StepLimit {

@@ -218,7 +218,7 @@ pub enum ToReplica {
     },
     /// A result of the forecaster.
     ForecastResult(Box<ForecastResult>),
-    /// Tell when a job has started, or ended, whichever comes first.
+    /// Reply when a job has started, or ended, whichever comes first.
     WaitStarted {
         /// The user.
         identity: Identity,
@@ -231,7 +231,7 @@ pub enum ToReplica {
     },
     /// A short look at the state: a question of rights.
     ReadState(StateQuery),
-    /// Tell when a job (or all of an array) has ended.
+    /// Reply when a job (or all of an array) has ended.
     WaitEnded {
         /// The user.
         identity: Identity,
@@ -242,7 +242,7 @@ pub enum ToReplica {
         /// One encoded frame.
         answer: Outbox,
     },
-    /// Tell how many nodes are connected, now and with each that comes, until there are so many.
+    /// Reply with the number of connected nodes, now and after each arrival, until this number is reached.
     WaitNodes {
         /// The number of nodes.
         count: u32,
@@ -258,8 +258,8 @@ pub enum ToReplica {
         /// A line for each difference.
         answer: oneshot::Sender<Vec<String>>,
     },
-    /// Somebody has something to say to the holder of an allocation.
-    Tell {
+    /// A message for the holder of an allocation.
+    Notify {
         /// The job.
         job: JobId,
         /// The text.

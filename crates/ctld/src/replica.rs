@@ -265,7 +265,7 @@ impl Replica {
             } => {
                 let _ = answer.send(self.compare(&cluster, &pairs));
             }
-            ToReplica::Tell { job, text, .. } => self.waiting.tell_holder(job, &text),
+            ToReplica::Notify { job, text, .. } => self.waiting.notify_holder(job, &text),
             ToReplica::Config(config) => self.config = *config,
             ToReplica::Programs(settings) => {
                 self.webhooks.configure(settings.webhooks.clone());

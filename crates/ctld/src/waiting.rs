@@ -228,7 +228,7 @@ impl Waiting {
     }
 
     /// Passes a message on to the holder of an allocation.
-    pub(crate) fn tell_holder(&mut self, id: JobId, text: &str) {
+    pub(crate) fn notify_holder(&mut self, id: JobId, text: &str) {
         let waiters = self.ended.get(&id).into_iter().flatten();
         // Notices that wait for a client that does not read need not be complete.
         for holder in waiters.filter(|w| w.holder && w.out.waiting() < NOTICES_BYTES_MAX) {
@@ -432,7 +432,7 @@ mod tests {
         );
         let text = "x".repeat(60_000);
         for _ in 0..1000 {
-            waiting.tell_holder(job, &text);
+            waiting.notify_holder(job, &text);
         }
         assert!(out.waiting() < NOTICES_BYTES_MAX + 2 * text.len());
         drop(inbox);
@@ -451,7 +451,7 @@ mod tests {
             out: out.clone(),
         };
         waiting.ended.insert(job, vec![ended]);
-        waiting.tell_holder(job, "hello");
+        waiting.notify_holder(job, "hello");
         for _ in 0..3 {
             assert!(inbox.try_recv().is_some() && inbox.take_interim());
         }

@@ -608,7 +608,7 @@ impl Writer {
         self.engine.decide_if(0, whole, now, turn, accepts);
         fault::on_command("apply", whole);
         if binds {
-            self.tell_bindings();
+            self.publish_bindings();
         }
         match turn.replies.drain(before..).next() {
             Some((_, reply)) => reply,

@@ -60,8 +60,8 @@ pub enum Effect {
         /// Counted from the step's start.
         limit: TimeLimit,
     },
-    /// Tell the standard error of a batch job, or the holder of an allocation.
-    Tell {
+    /// A message to the standard error of a batch job, or the holder of an allocation.
+    SendMessage {
         /// The job.
         job: JobId,
         /// One line.

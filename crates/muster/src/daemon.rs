@@ -20,7 +20,7 @@ impl Ready {
     }
 
     /// The daemon is ready: detaches from the terminal and lets the parent return success.
-    pub(crate) fn tell(self) {
+    pub(crate) fn report(self) {
         let Some(pipe) = self.0 else { return };
         if let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") {
             let _ = dup2_stdin(&null);

@@ -200,7 +200,7 @@ fn run(args: &Args) -> Result<ExitCode> {
         logging::level(config.slurmd_debug, 0),
     )?;
     let _pid_file = args.pid_file.as_deref().map(PidFile::take).transpose()?;
-    ready.tell();
+    ready.report();
     muster_node::emulate(EmulateOptions {
         nodes,
         controller_socket: socket,

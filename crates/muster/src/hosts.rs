@@ -331,7 +331,7 @@ fn hold() -> Result<ExitCode> {
         let host = make(&home, name, &address(nth + 1));
         hosts.push(host.with_context(|| format!("host {name}"))?);
     }
-    ready.tell();
+    ready.report();
     // The pipes to the hosts are open until this process ends.
     loop {
         nix::unistd::pause();

@@ -160,7 +160,7 @@ fn start(args: Args) -> Result<()> {
             conf.display()
         );
     }
-    ready.tell();
+    ready.report();
     Notify::from_environment().send("READY=1");
     match tokens {
         Some(server) => muster_node::serve_tokens(server, signals)?,

@@ -178,7 +178,7 @@ fn start(args: Args) -> Result<()> {
         patience: ClientTimeouts::default(),
         reopen_log: logging::reopen,
     };
-    muster_ctld::run(&options, http_pages(&options.conf), || ready.tell())
+    muster_ctld::run(&options, http_pages(&options.conf), || ready.report())
 }
 
 /// What it says by HTTP.

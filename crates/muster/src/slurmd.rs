@@ -413,7 +413,7 @@ fn start(args: Args) -> Result<ExitCode> {
         spool_pattern: paths.slurmd_spool_dir.clone(),
     };
     let _pid_file = PidFile::take(&pid_file)?;
-    ready.tell();
+    ready.report();
     Notify::from_environment().send("READY=1");
     muster_node::run(options, log)
 }

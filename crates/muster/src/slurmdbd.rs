@@ -315,7 +315,7 @@ fn start(args: Args) -> Result<()> {
     let signals = watch_signals().context("signals")?;
     prctl::set_dumpable(false).context("this process cannot be protected from others")?;
     let address = address_of(&settings.dbd, &settings.user.name)?;
-    ready.tell();
+    ready.report();
     Notify::from_environment().send("READY=1");
     let _purging = Purging::start(settings.purge.clone()).context("purge")?;
     let mut service = Service {

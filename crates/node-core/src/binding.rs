@@ -106,7 +106,7 @@ impl Machine {
         let cpus = |task: u32| out.cpus.get(task as usize).cloned();
         let here = tasks_here(launch);
         let bound = bind.tasks(&gpus, here, cpus);
-        (out.gpus, out.tell_gpus) = (bound, bind.verbose);
+        (out.gpus, out.report_gpus) = (bound, bind.verbose);
         Ok(())
     }
 

@@ -419,8 +419,10 @@ impl RunningNode {
                 self.report(attempt, Report::Released);
             }
             // There is no process to signal, and nothing to print or reboot.
-            Order::Signal { .. } | Order::StepLimit { .. } | Order::Tell { .. } | Order::Reboot => {
-            }
+            Order::Signal { .. }
+            | Order::StepLimit { .. }
+            | Order::Notify { .. }
+            | Order::Reboot => {}
         }
     }
 

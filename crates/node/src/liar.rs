@@ -392,7 +392,7 @@ impl Liar {
     ///
     /// # Errors
     /// The launcher is gone.
-    pub fn tell(&mut self, job: u64, text: &str) -> io::Result<()> {
+    pub fn notify(&mut self, job: u64, text: &str) -> io::Result<()> {
         self.order(&LauncherCommand::PrintLine {
             attempt: attempt_of(job),
             text: text.to_owned(),

@@ -317,14 +317,14 @@ impl MpiHost {
     }
 
     fn serve(&mut self, control: &mut Control) -> io::Result<()> {
-        self.tell(control);
+        self.report_changes(control);
         let mut noted = false;
         // Spawned steps may outlive the tasks that spawned them.
         while control.open && !(self.stopping && self.is_idle()) {
             self.deadlines();
             self.wait(control)?;
             self.report_notes(&mut noted);
-            self.tell(control);
+            self.report_changes(control);
         }
         // PMIx_server_finalize is not called: on an overloaded machine it has waited for a lock for
         // ever. All that it would free belongs to this process, or to directories that the step
@@ -354,7 +354,7 @@ impl MpiHost {
         }
     }
 
-    fn tell(&mut self, control: &mut Control) {
+    fn report_changes(&mut self, control: &mut Control) {
         for message in self.outbox.drain(..) {
             control.send(&message);
         }
@@ -440,7 +440,7 @@ impl MpiHost {
                     }
                 }
                 self.met_own = true;
-                self.tell_parent();
+                self.notify_parent();
                 self.all_known();
             }
             ToHost::TaskFailed { rank } => self.task_failed(rank),

@@ -455,7 +455,7 @@ pub enum Order {
     },
     /// A line for the standard error of the batch script.
     #[n(201)]
-    Tell {
+    Notify {
         /// The job.
         #[n(0)]
         job: JobId,

@@ -1,6 +1,6 @@
 //! The pages that show the cluster in a browser: files, which ask the REST API with the token of who looks at them.
 
-use muster_cli::rest::{HttpResponse, Status};
+use muster_cli::rest::{RestReply, Status};
 use std::borrow::Cow;
 
 /// Name, media type, content.
@@ -35,13 +35,13 @@ pub(crate) const POLICY: &str = "default-src 'none'; script-src 'self'; style-sr
      form-action 'none'; frame-ancestors 'none'";
 
 /// The file at a path.
-pub(crate) fn at(path: &str) -> Option<HttpResponse> {
+pub(crate) fn at(path: &str) -> Option<RestReply> {
     let path = match path {
         "/" | "/web" => "/web/",
         other => other,
     };
     let (_, media_type, text) = FILES.iter().find(|(name, ..)| *name == path)?;
-    Some(HttpResponse {
+    Some(RestReply {
         status: Status::OK,
         media_type,
         body: Cow::Borrowed(text),

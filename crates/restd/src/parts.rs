@@ -3,7 +3,7 @@
 
 use crate::connection_slots::{ConnectionSlot, ReservedBytes};
 use hyper::body::{Body, Bytes, Frame};
-use muster_cli::rest::{AnswerSink, HttpResponse, Status};
+use muster_cli::rest::{AnswerSink, RestReply, Status};
 use std::borrow::Cow;
 use std::io;
 use std::pin::Pin;
@@ -50,7 +50,7 @@ enum PartsTarget {
     Head(oneshot::Sender<PartsHead>),
     Parts(mpsc::Sender<Bytes>),
     /// All of it is kept, for a client of HTTP/1.0.
-    Whole(Option<HttpResponse>),
+    Whole(Option<RestReply>),
     Gone,
 }
 
@@ -89,7 +89,7 @@ impl PartsSink {
     }
 
     /// The answer that was kept, if it has its end.
-    pub(crate) fn into_whole(self) -> Option<HttpResponse> {
+    pub(crate) fn into_whole(self) -> Option<RestReply> {
         match self.way {
             PartsTarget::Whole(answer) => answer,
             PartsTarget::Head(_) | PartsTarget::Parts(_) | PartsTarget::Gone => None,
@@ -125,7 +125,7 @@ impl AnswerSink for PartsSink {
     fn begin(&mut self, status: Status, media_type: &'static str) {
         if let PartsTarget::Whole(kept) = &mut self.way {
             let body = Cow::Owned(String::new());
-            *kept = Some(HttpResponse {
+            *kept = Some(RestReply {
                 status,
                 media_type,
                 body,

@@ -17,7 +17,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use muster_cli::connect::ConnectError;
-use muster_cli::rest::{self, HttpResponse, Status};
+use muster_cli::rest::{self, RestReply, Status};
 use muster_closer::passed;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use std::borrow::Cow;
@@ -353,7 +353,7 @@ async fn respond(
 
 /// The answer to a request.
 enum SentAnswer {
-    Whole(HttpResponse),
+    Whole(RestReply),
     /// One that is sent while it is made.
     Parts(PartsHead),
     Events(EventBody),
@@ -402,14 +402,14 @@ async fn answer(
     peer: Arc<Peer>,
     place: &Arc<ConnectionSlot>,
     shared: Arc<Shared>,
-) -> Result<SentAnswer, HttpResponse> {
+) -> Result<SentAnswer, RestReply> {
     let (head, body) = request.into_parts();
     let method = match head.method {
         Method::GET => rest::Method::Get,
         Method::POST => rest::Method::Post,
         Method::DELETE => rest::Method::Delete,
         _ => {
-            return Err(HttpResponse::text(
+            return Err(RestReply::text(
                 Status::NOT_ALLOWED,
                 "This HTTP method is not there at any path.",
             ));
@@ -418,7 +418,7 @@ async fn answer(
     let path = head.uri.path().to_owned();
     if method == rest::Method::Get {
         match path.trim_end_matches('/') {
-            "/livez" | "/healthz" | "/readyz" => return Err(HttpResponse::text(Status(204), "")),
+            "/livez" | "/healthz" | "/readyz" => return Err(RestReply::text(Status(204), "")),
             _ => {}
         }
         if let Some(page) = pages::at(&path) {
@@ -435,23 +435,20 @@ async fn answer(
         Some(yaml) => yaml,
         None => {
             let text = "Accept content type is unknown";
-            return Err(HttpResponse::text(Status(415), text));
+            return Err(RestReply::text(Status(415), text));
         }
     };
     if !is_json(&head.headers) {
         let text = "Unable to parse query. The body's content type is not application/json.";
-        return Err(HttpResponse::text(Status(415), text));
+        return Err(RestReply::text(Status(415), text));
     }
     let given = match credentials(&head.headers) {
         Ok(given) => given,
-        Err(text) => return Err(HttpResponse::text(Status::UNAUTHORIZED, text)),
+        Err(text) => return Err(unauthorized(text)),
     };
     if given.token.is_none() && peer.uid.is_none() {
         // Before a body is read of who has not even said who it is.
-        return Err(HttpResponse::text(
-            Status::UNAUTHORIZED,
-            "Authentication failure",
-        ));
+        return Err(unauthorized("Authentication failure"));
     }
     let identity = identify(given, peer, place, &shared).await?;
     let mut kept = place.keep(0);
@@ -501,9 +498,13 @@ async fn answer(
     }
 }
 
-fn failed(why: &str) -> HttpResponse {
+fn unauthorized(error: impl ToString) -> RestReply {
+    RestReply::text(Status::UNAUTHORIZED, &error.to_string())
+}
+
+fn failed(why: &str) -> RestReply {
     log::error!("a request could not be answered: {why}");
-    HttpResponse::text(
+    RestReply::text(
         Status::INTERNAL_ERROR,
         "The request could not be answered; the log of slurmrestd says why.",
     )
@@ -515,12 +516,11 @@ async fn stream(
     peer: Arc<Peer>,
     place: &Arc<ConnectionSlot>,
     shared: Arc<Shared>,
-) -> Result<EventBody, HttpResponse> {
+) -> Result<EventBody, RestReply> {
     let (head, _) = request.into_parts();
-    let nobody = |text: &str| HttpResponse::text(Status::UNAUTHORIZED, text);
-    let given = credentials(&head.headers).map_err(nobody)?;
+    let given = credentials(&head.headers).map_err(unauthorized)?;
     if given.token.is_none() && peer.uid.is_none() {
-        return Err(nobody("Authentication failure"));
+        return Err(unauthorized("Authentication failure"));
     }
     let last_event_id = head.headers.get("last-event-id");
     let last_event_id = last_event_id.map(|value| value.to_str().unwrap_or("?"));
@@ -530,9 +530,9 @@ async fn stream(
     let opened = shared.feeds.open(identity, filter, after);
     opened.map_err(|why| match why {
         NoStream::OfUser => {
-            HttpResponse::text(Status(429), "You have many streams of events already.")
+            RestReply::text(Status(429), "You have many streams of events already.")
         }
-        NoStream::OfAll => HttpResponse::text(
+        NoStream::OfAll => RestReply::text(
             Status::UNAVAILABLE,
             "All places for streams of events are taken (--max-connections).",
         ),
@@ -545,15 +545,12 @@ async fn identify(
     peer: Arc<Peer>,
     place: &ConnectionSlot,
     shared: &Arc<Shared>,
-) -> Result<Identity, HttpResponse> {
-    let nobody = |error: &dyn std::fmt::Display| {
-        HttpResponse::text(Status::UNAUTHORIZED, &error.to_string())
-    };
+) -> Result<Identity, RestReply> {
     let turn = turn(place, None).await;
     let own = Arc::clone(shared);
     let confirming = tokio::task::spawn_blocking(move || {
         let _turn = turn;
-        let mut identity = Identity::of(given, &peer, own.allowed).map_err(|e| nobody(&e))?;
+        let mut identity = Identity::of(given, &peer, own.allowed).map_err(|e| unauthorized(&e))?;
         let mut connections = ConnectionsOf {
             all: &own.connections,
             identity: &identity,
@@ -564,15 +561,15 @@ async fn identify(
             Ok(()) => true,
             // Errors of the controller are reported where it is asked.
             Err(ConnectError::Config(_) | ConnectError::Unreachable { .. }) => false,
-            Err(ConnectError::Untrusted { why, .. }) => return Err(nobody(&why)),
-            Err(error) => return Err(nobody(&error)),
+            Err(ConnectError::Untrusted { why, .. }) => return Err(unauthorized(&why)),
+            Err(error) => return Err(unauthorized(&error)),
         };
-        identity.look_up().map_err(|e| nobody(&e))?;
+        identity.look_up().map_err(|e| unauthorized(&e))?;
         Ok((identity, is_known))
     });
     let (identity, is_known) = confirming.await.unwrap_or_else(|error| {
         log::error!("a request could not be answered: {error}");
-        Err(HttpResponse::text(
+        Err(RestReply::text(
             Status::INTERNAL_ERROR,
             "The request could not be answered.",
         ))
@@ -587,9 +584,9 @@ async fn identify(
 /// of an origin and at all.
 async fn turn(
     place: &ConnectionSlot,
-    large: Option<[Arc<Semaphore>; 3]>,
+    big: Option<[Arc<Semaphore>; 3]>,
 ) -> Vec<OwnedSemaphorePermit> {
-    let lanes = large.into_iter().flatten().chain([place.requests.clone()]);
+    let lanes = big.into_iter().flatten().chain([place.requests.clone()]);
     let mut permits = Vec::new();
     for lane in lanes {
         // None is ever closed.
@@ -598,18 +595,15 @@ async fn turn(
     permits
 }
 
-async fn read(body: Incoming, kept: &mut ReservedBytes) -> Result<Vec<u8>, HttpResponse> {
+async fn read(body: Incoming, kept: &mut ReservedBytes) -> Result<Vec<u8>, RestReply> {
     match tokio::time::timeout(BODY_WAIT, read_whole(body, kept)).await {
         Ok(read) => read,
-        Err(_) => Err(HttpResponse::text(
-            Status(408),
-            "The body did not come in time.",
-        )),
+        Err(_) => Err(RestReply::text(Status(408), "The body came too late.")),
     }
 }
 
-async fn read_whole(mut body: Incoming, kept: &mut ReservedBytes) -> Result<Vec<u8>, HttpResponse> {
-    let too_large = || HttpResponse::text(Status(413), "The body is too large.");
+async fn read_whole(mut body: Incoming, kept: &mut ReservedBytes) -> Result<Vec<u8>, RestReply> {
+    let too_large = || RestReply::text(Status(413), "The body is too large.");
     if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
         return Err(too_large());
     }
@@ -617,8 +611,8 @@ async fn read_whole(mut body: Incoming, kept: &mut ReservedBytes) -> Result<Vec<
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(0);
     let mut bytes = Vec::with_capacity(announced);
     while let Some(frame) = body.frame().await {
-        let frame = frame
-            .map_err(|_| HttpResponse::text(Status::BAD_REQUEST, "The body cannot be read."))?;
+        let frame =
+            frame.map_err(|_| RestReply::text(Status::BAD_REQUEST, "The body cannot be read."))?;
         let Ok(data) = frame.into_data() else {
             continue;
         };

@@ -6,7 +6,7 @@
 //! `cost once` starts a script a single time, for strace.
 #![allow(unsafe_code)]
 
-use muster_script::{ORDER_FD, Order, PROGRAM, ResourceLimit, SLOTS_FD, Strings};
+use muster_script::{ExecOrder, ORDER_FD, PROGRAM, ResourceLimit, SLOTS_FD, Strings};
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -88,7 +88,7 @@ fn order(dir: &Path, script: &Path) -> PathBuf {
         .collect();
     // SAFETY: no arguments.
     let (uid, gid) = unsafe { (libc::getuid(), libc::getgid()) };
-    let order = Order {
+    let order = ExecOrder {
         path: &path,
         args: &Strings::of([path.as_bytes()]),
         env: [

@@ -7,7 +7,7 @@ use super::{fail, output, qhold, qsub, run_command, selection, site, unreachable
 use crate::connect::Client;
 use crate::options::{HelpForm, Opt, Spec, flag, opt};
 use crate::say::{self, Say};
-use crate::submit::line::{self, CommandLine};
+use crate::submit::line::{self, SubmitLine};
 use crate::zone::{self, LocalZone};
 use muster_conf::grid_engine::Mapping;
 use muster_conf::grid_engine::resources::{Resources, split};
@@ -470,7 +470,7 @@ fn built(
         ..Request::default()
     };
     super::submission::places(&request, resources, mapping, client, &mut chosen).map_err(|_| 1)?;
-    let mut line = CommandLine {
+    let mut line = SubmitLine {
         chosen,
         words: Vec::new(),
         say: Say::new("qalter"),

@@ -7,7 +7,7 @@ use super::{environment, output, selection, site, unreachable};
 use crate::connect::Client;
 use crate::say::{self, Say};
 use crate::submit::capture;
-use crate::submit::line::{self, CommandLine};
+use crate::submit::line::{self, SubmitLine};
 use crate::zone::{self, LocalZone};
 use muster_conf::grid_engine::resources::Resources;
 use muster_conf::grid_engine::{AllocationRule, Mapping, Per, Target};
@@ -54,7 +54,7 @@ pub(super) fn command(
     places(request, &resources, mapping, client, &mut chosen)?;
     dependencies(request, client, &mut chosen)?;
     soft(request, mapping, &mut chosen);
-    let mut line = CommandLine {
+    let mut line = SubmitLine {
         chosen,
         words: Vec::new(),
         say: Say::new("qsub"),

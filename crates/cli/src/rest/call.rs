@@ -1,7 +1,7 @@
 //! One request while it is answered: what was asked, the connection to the controller, what went wrong so far.
 
 use super::errno;
-use super::http::{AnswerSink, Caller, HttpResponse, Request, Status};
+use super::http::{AnswerSink, Caller, Request, RestReply, Status};
 use super::operation::{Area, RestOperation, Target};
 use crate::connect::{Client, ConnectError, unexpected};
 use crate::listing::context::Ctx;
@@ -339,7 +339,7 @@ impl<'a> Call<'a> {
     }
 
     /// The answer, once the handler is through; absent if it was sent already.
-    pub(super) fn finish(mut self, result: Outcome) -> Option<HttpResponse> {
+    pub(super) fn finish(mut self, result: Outcome) -> Option<RestReply> {
         if self.is_begun {
             match result {
                 Ok(_) => self.sink.finish(),
@@ -368,7 +368,7 @@ impl<'a> Call<'a> {
         if let Some(client) = self.client.take() {
             self.connect.keep(client);
         }
-        Some(HttpResponse {
+        Some(RestReply {
             status,
             media_type: self.media_type_of(status),
             body: Cow::Owned(body),

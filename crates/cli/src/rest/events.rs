@@ -1,7 +1,7 @@
 //! The event stream, `GET /muster/v1/events`: changes as server-sent events, of which a query chooses some. Who passes them on, and
 //! to how many, is slurmrestd's concern.
 
-use super::http::{HttpResponse, Status};
+use super::http::{RestReply, Status};
 use super::value;
 use crate::connect::{Client, ConnectError, unexpected};
 use crate::listing::changes;
@@ -139,8 +139,8 @@ impl StreamFilter {
     pub fn read(
         query: &str,
         last_event_id: Option<&str>,
-    ) -> Result<(StreamFilter, Option<StreamPlace>), HttpResponse> {
-        let wrong = |text: String| HttpResponse::text(Status::BAD_REQUEST, &text);
+    ) -> Result<(StreamFilter, Option<StreamPlace>), RestReply> {
+        let wrong = |text: String| RestReply::text(Status::BAD_REQUEST, &text);
         let mut filter = StreamFilter::default();
         let mut after = None;
         for (name, value) in value::read_query(query)? {

@@ -85,7 +85,7 @@ pub trait AnswerSink {
 
 /// What goes back.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HttpResponse {
+pub struct RestReply {
     /// The status.
     pub status: Status,
     /// The media type of the body.
@@ -94,10 +94,10 @@ pub struct HttpResponse {
     pub body: Cow<'static, str>,
 }
 
-impl HttpResponse {
+impl RestReply {
     /// A line of text, for what cannot be answered with a document.
-    pub fn text(status: Status, text: &str) -> HttpResponse {
-        HttpResponse {
+    pub fn text(status: Status, text: &str) -> RestReply {
+        RestReply {
             status,
             media_type: "text/plain",
             body: Cow::Owned(text.to_owned()),

@@ -1,6 +1,6 @@
 //! The description of the API, from the table of paths.
 
-use super::http::{HttpResponse, Method, Status};
+use super::http::{Method, RestReply, Status};
 use super::job_keys;
 use super::operation::{Area, RestOperation};
 use super::route::{OWN, OWN_VERSION, ROUTES, UTIL};
@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 const PATHS: [&str; 4] = ["/openapi", "/openapi.json", "/openapi.yaml", "/openapi/v3"];
 
 /// The description that is at a path: of all versions, or of one at `/openapi/v0.0.43`.
-pub(super) fn at(path: &str) -> Option<HttpResponse> {
+pub(super) fn at(path: &str) -> Option<RestReply> {
     // Made once: anyone may ask for them, as often as they like.
     static ALL: OnceLock<String> = OnceLock::new();
     static ONE: [OnceLock<String>; VERSIONS.len()] = [const { OnceLock::new() }; VERSIONS.len()];
@@ -29,7 +29,7 @@ pub(super) fn at(path: &str) -> Option<HttpResponse> {
         None => return None,
     };
     let body = made.get_or_init(|| describe(versions).to_string());
-    Some(HttpResponse {
+    Some(RestReply {
         status: Status::OK,
         media_type: "application/json",
         body: Cow::Borrowed(body),

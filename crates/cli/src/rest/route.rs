@@ -1,7 +1,7 @@
 //! The paths that there are, as one table: what serves them, since which version, and what the description of the API says of them.
 
 use super::call::Handler;
-use super::http::{HttpResponse, Method, Status};
+use super::http::{Method, RestReply, Status};
 use super::operation::{Area, RestOperation, Target};
 use super::{
     account_change, accounting, accounts, allocation, cancel, cluster, config_change, job_change,
@@ -248,7 +248,7 @@ impl FoundRoute {
 }
 
 /// The parts of a path; empty ones, of slashes that follow each other or end it, do not count.
-pub(super) fn read_path(path: &str) -> Result<Vec<String>, HttpResponse> {
+pub(super) fn read_path(path: &str) -> Result<Vec<String>, RestReply> {
     let parts = path.split('/').filter(|part| !part.is_empty());
     let decoded: Option<Vec<String>> = parts
         .map(|part| {
@@ -261,14 +261,14 @@ pub(super) fn read_path(path: &str) -> Result<Vec<String>, HttpResponse> {
             (is_text && !is_escape_left).then(|| text.into_owned())
         })
         .collect();
-    decoded.ok_or_else(|| HttpResponse::text(Status::BAD_REQUEST, "Unable to parse URL path."))
+    decoded.ok_or_else(|| RestReply::text(Status::BAD_REQUEST, "Unable to parse URL path."))
 }
 
 /// Finds the row that a path and a method stand for.
-pub(super) fn find(path: &[String], method: Method) -> Result<FoundRoute, HttpResponse> {
+pub(super) fn find(path: &[String], method: Method) -> Result<FoundRoute, RestReply> {
     let unknown = || {
         let text = "Unable find requested URL. Please view /openapi/v3 for API reference.";
-        HttpResponse::text(Status::NOT_FOUND, text)
+        RestReply::text(Status::NOT_FOUND, text)
     };
     let unversioned = match path {
         [first, rest @ ..] if first == "metrics" => Some((METRICS, rest)),
@@ -329,10 +329,10 @@ pub(super) fn find(path: &[String], method: Method) -> Result<FoundRoute, HttpRe
     }
 }
 
-fn not_allowed() -> HttpResponse {
+fn not_allowed() -> RestReply {
     let text =
         "This HTTP method is not there at this path. Please view /openapi/v3 for API reference.";
-    HttpResponse::text(Status::NOT_ALLOWED, text)
+    RestReply::text(Status::NOT_ALLOWED, text)
 }
 
 /// What stands for the names in braces, if the parts fit.
@@ -356,7 +356,7 @@ fn captured(template: &str, parts: &[String]) -> Option<Vec<String>> {
 mod tests {
     use super::*;
 
-    fn found(path: &str, method: Method) -> Result<(&'static str, u32, Vec<String>), HttpResponse> {
+    fn found(path: &str, method: Method) -> Result<(&'static str, u32, Vec<String>), RestReply> {
         let found = find(&read_path(path)?, method)?;
         let target = found.target;
         Ok((target.operation.path, target.version, target.names))

@@ -1,7 +1,7 @@
 //! Values of bodies and queries. Clients of all versions send numbers as numbers, as texts, or as objects that say whether they
 //! are set; each of these is taken.
 
-use super::http::{HttpResponse, Status};
+use super::http::{RestReply, Status};
 use serde_json::Value;
 
 /// Members and items of a body. Each takes many times the memory of its text.
@@ -98,14 +98,14 @@ impl GivenValue {
 }
 
 /// The parameters of a query.
-pub(super) fn read_query(query: &str) -> Result<Vec<(String, String)>, HttpResponse> {
+pub(super) fn read_query(query: &str) -> Result<Vec<(String, String)>, RestReply> {
     let pairs = form_urlencoded::parse(query.as_bytes());
     let pairs: Vec<(String, String)> = pairs
         .map(|(key, value)| (key.into_owned(), value.into_owned()))
         .collect();
     let is_control = |text: &str| text.chars().any(char::is_control);
     match pairs.iter().any(|(k, v)| is_control(k) || is_control(v)) {
-        true => Err(HttpResponse::text(
+        true => Err(RestReply::text(
             Status::BAD_REQUEST,
             "Unable to parse query. It has control characters.",
         )),

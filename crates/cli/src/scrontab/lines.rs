@@ -3,7 +3,7 @@
 use super::SAY;
 use crate::people;
 use crate::submit::capture;
-use crate::submit::line::{self, CommandLine};
+use crate::submit::line::{self, SubmitLine};
 use minicbor::bytes::ByteVec;
 use muster_conf::options::{ChosenOptions, Command, directives};
 use muster_model::cron::{CrontabLine, Schedule};
@@ -102,7 +102,7 @@ fn add(
     let command = expanded(command, variables);
     let chosen = chosen(options)?;
     let home = user.dir.to_string_lossy().into_owned();
-    let mut line = CommandLine {
+    let mut line = SubmitLine {
         chosen,
         words: Vec::new(),
         say: SAY,

@@ -1,7 +1,7 @@
 //! `--bcast`: the program is copied to the nodes of the allocation before the step begins, by a step of sbcast's.
 
 use super::allocation;
-use super::line::CommandLine;
+use super::line::SubmitLine;
 use crate::sbcast;
 use muster_conf::options::OptionError;
 use muster_proto::client::AllocationInfo;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Refuses what goes with no copy.
-pub(super) fn check(line: &CommandLine) -> Result<(), OptionError> {
+pub(super) fn check(line: &SubmitLine) -> Result<(), OptionError> {
     let chosen = &line.chosen;
     if !chosen.has("bcast") {
         return Ok(());
@@ -31,7 +31,7 @@ pub(super) fn check(line: &CommandLine) -> Result<(), OptionError> {
 
 /// Copies the program, and has the step run the copy.
 pub(super) fn copy(
-    line: &CommandLine,
+    line: &SubmitLine,
     spec: &mut StepSpec,
     info: Option<&AllocationInfo>,
 ) -> Result<(), ExitCode> {

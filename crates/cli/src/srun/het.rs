@@ -6,7 +6,7 @@ use super::request;
 use super::{PREFIX, SrunCall, allocation, config, number_source};
 use crate::say::Say;
 use crate::submit::holder::{Holder, NotGranted};
-use crate::submit::line::{self, CommandLine, Variables};
+use crate::submit::line::{self, SubmitLine, Variables};
 use muster_conf::options::{ChosenOptions, OptionError, Source, values};
 use muster_model::ids::JobId;
 use muster_model::job::ExitStatus;
@@ -36,7 +36,7 @@ pub(super) fn variable(own: &Variables, component: usize, name: &str) -> Option<
 ///
 /// # Errors
 /// `--het-group` is no list of components, or names one twice.
-pub(super) fn groups(lines: &[CommandLine]) -> Result<Option<Vec<Vec<u32>>>, OptionError> {
+pub(super) fn groups(lines: &[SubmitLine]) -> Result<Option<Vec<Vec<u32>>>, OptionError> {
     if lines.len() == 1 && !lines[0].chosen.has("het-group") {
         return Ok(None);
     }
@@ -72,7 +72,7 @@ struct ComponentRequest {
 
 /// A step in an allocation that exists.
 pub(super) fn inside(
-    lines: Vec<CommandLine>,
+    lines: Vec<SubmitLine>,
     groups: &[Vec<u32>],
     job: JobId,
     call: SrunCall<'_>,
@@ -116,7 +116,7 @@ pub(super) fn inside(
 
 /// An allocation of several components, and a step over all of them.
 pub(super) fn outside(
-    mut lines: Vec<CommandLine>,
+    mut lines: Vec<SubmitLine>,
     call: SrunCall<'_>,
 ) -> Result<ExitCode, ExitCode> {
     let say = lines[0].say;
@@ -168,7 +168,7 @@ pub(super) fn outside(
 }
 
 /// The program of each part: one without runs the next one's.
-fn programs(lines: &[CommandLine]) -> Vec<Vec<String>> {
+fn programs(lines: &[SubmitLine]) -> Vec<Vec<String>> {
     let mut programs: Vec<Vec<String>> = lines.iter().map(|line| line.words.clone()).collect();
     for number in (0..programs.len().saturating_sub(1)).rev() {
         if programs[number].is_empty() {
@@ -179,7 +179,7 @@ fn programs(lines: &[CommandLine]) -> Vec<Vec<String>> {
 }
 
 /// The options of a part in another component: what the environment said of the first is replaced.
-fn of_component(line: &CommandLine, group: usize) -> CommandLine {
+fn of_component(line: &SubmitLine, group: usize) -> SubmitLine {
     let mut chosen = ChosenOptions::new(line.chosen.command);
     for given in line.chosen.iter() {
         if given.source != Source::Environment {
@@ -188,14 +188,14 @@ fn of_component(line: &CommandLine, group: usize) -> CommandLine {
     }
     let own = Variables::read();
     muster_conf::options::environment::read(&mut chosen, |name| variable(&own, group, name));
-    CommandLine {
+    SubmitLine {
         chosen,
         words: line.words.clone(),
         say: line.say,
     }
 }
 
-fn part(line: &CommandLine, args: &[String], asked: bool) -> Result<ComponentRequest, ExitCode> {
+fn part(line: &SubmitLine, args: &[String], asked: bool) -> Result<ComponentRequest, ExitCode> {
     let say = line.say;
     let (mut spec, streams) = request::step(line, args).map_err(|e| say.build_error(STEP, &e))?;
     if !matches!(spec.mpi.as_deref(), None | Some("none" | "")) {
@@ -215,7 +215,7 @@ fn part(line: &CommandLine, args: &[String], asked: bool) -> Result<ComponentReq
 
 /// What srun knows without the parts. What the first one says of streams and bad exits holds for all.
 fn config_of(
-    line: &CommandLine,
+    line: &SubmitLine,
     call: SrunCall<'_>,
     parts: &[(usize, ComponentRequest)],
 ) -> Result<SrunConfig, ExitCode> {

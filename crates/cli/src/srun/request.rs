@@ -5,7 +5,7 @@ use super::multi_prog;
 use super::terminal;
 use crate::submit::capture;
 use crate::submit::holder::Holder;
-use crate::submit::line::{self, CommandLine};
+use crate::submit::line::{self, SubmitLine};
 use muster_conf::endpoint::Endpoint;
 use muster_conf::options::job::{self, BuildError};
 use muster_conf::options::values::number;
@@ -178,7 +178,7 @@ pub(super) fn fill_from_site(chosen: &mut ChosenOptions, site: &Endpoint) {
 }
 
 /// The step that the options ask for, without its job.
-pub(super) fn step(line: &CommandLine, args: &[String]) -> Result<(StepSpec, Streams), BuildError> {
+pub(super) fn step(line: &SubmitLine, args: &[String]) -> Result<(StepSpec, Streams), BuildError> {
     let chosen = &line.chosen;
     let mut warnings = chosen.check_status()?;
     let ask = job::resource_ask(chosen, &mut warnings)?;
@@ -533,7 +533,7 @@ mod tests {
     fn asked(line: &[(&'static str, Option<&str>)], env: &[(&str, &str)]) -> StepSpec {
         let mut chosen = chosen(line, env);
         forget_other_counts(&mut chosen);
-        let line = CommandLine {
+        let line = SubmitLine {
             chosen,
             words: vec!["/bin/hostname".to_owned()],
             say: crate::say::Say::new("srun"),

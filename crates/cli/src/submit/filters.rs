@@ -1,7 +1,7 @@
 //! Filters of the command line: what `CliFilterPlugins` of slurm.conf names. sbatch, srun and salloc run them in their own process,
 //! with the user's rights; nothing relies on them.
 
-use super::line::CommandLine;
+use super::line::SubmitLine;
 use crate::say::Say;
 use muster_conf::endpoint::{self, Endpoint};
 use muster_conf::options::filter::{
@@ -147,7 +147,7 @@ impl Filters {
     ///
     /// # Errors
     /// The exit code, after it was said which filter refuses.
-    pub(crate) fn pre_submit(&self, lines: &mut [CommandLine]) -> Result<(), ExitCode> {
+    pub(crate) fn pre_submit(&self, lines: &mut [SubmitLine]) -> Result<(), ExitCode> {
         if let (Some(first), false) = (lines.first(), self.is_empty()) {
             self.say.set(first.say);
         }

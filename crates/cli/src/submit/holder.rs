@@ -2,7 +2,7 @@
 //! one. The connection to the controller is the hold; when the controller restarts, it is taken up again.
 
 use super::incoming::Incoming;
-use super::line::{self, CommandLine};
+use super::line::{self, SubmitLine};
 use super::reason::ReasonQuery;
 use super::signals::Signals;
 use crate::connect::{Client, ConnectError, unexpected};
@@ -87,7 +87,7 @@ impl Holder {
     /// # Errors
     /// The exit code, after the user was informed.
     pub(crate) fn obtain(
-        line: &CommandLine,
+        line: &SubmitLine,
         mut specs: Vec<JobSpec>,
         prefix: &str,
     ) -> Result<Holder, NotGranted> {

@@ -21,7 +21,7 @@ use std::time::Duration;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A command line that asks for work.
-pub(crate) struct CommandLine {
+pub(crate) struct SubmitLine {
     /// Options of command line and environment.
     pub(crate) chosen: ChosenOptions,
     /// Script or program, and its arguments.
@@ -38,7 +38,7 @@ pub(crate) fn read(
     command: Command,
     args: &[String],
     filters: &Filters,
-) -> Result<Vec<CommandLine>, ExitCode> {
+) -> Result<Vec<SubmitLine>, ExitCode> {
     read_in(command, args, filters, |own, _, name| own.value(name))
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn read_in(
     args: &[String],
     filters: &Filters,
     variable: impl Fn(&Variables, usize, &str) -> Option<String>,
-) -> Result<Vec<CommandLine>, ExitCode> {
+) -> Result<Vec<SubmitLine>, ExitCode> {
     let say = Say::new(command.name());
     let parts = components::split(command, args, filters.site).map_err(|text| {
         say.option_error(&OptionError {
@@ -105,7 +105,7 @@ pub(crate) fn read_in(
         })
     })?;
     let own = Variables::read();
-    let mut lines: Vec<CommandLine> = Vec::with_capacity(parts.len());
+    let mut lines: Vec<SubmitLine> = Vec::with_capacity(parts.len());
     for (number, part) in parts.into_iter().enumerate() {
         let mut chosen = filters.defaults(command, false)?;
         if let Some(before) = lines.last() {
@@ -129,7 +129,7 @@ pub(crate) fn read_in(
         let mut say = say;
         say.quiet = chosen.has("quiet");
         say.verbose = chosen.verbose;
-        lines.push(CommandLine {
+        lines.push(SubmitLine {
             chosen,
             words: part.words,
             say,
@@ -155,7 +155,7 @@ fn print(text: &str) -> ExitCode {
 ///
 /// # Errors
 /// The exit code, after what is wrong was printed.
-pub(crate) fn build(line: &mut CommandLine, prefix: &str) -> Result<Built, ExitCode> {
+pub(crate) fn build(line: &mut SubmitLine, prefix: &str) -> Result<Built, ExitCode> {
     let say = line.say;
     read_node_files(&mut line.chosen).map_err(|e| say.option_error(&e))?;
     let zone = LocalZone::default();
@@ -293,7 +293,7 @@ pub(crate) fn submit_line(name: &str, args: &[String]) -> String {
 ///
 /// # Errors
 /// The exit code, after what is wrong was printed.
-pub(crate) fn connect(line: &CommandLine, prefix: &str) -> Result<Client, ExitCode> {
+pub(crate) fn connect(line: &SubmitLine, prefix: &str) -> Result<Client, ExitCode> {
     let say = line.say;
     let client = Client::connect_patiently(PATIENCE).map_err(|e| unreachable(&say, prefix, &e))?;
     if let Some(names) = line.chosen.value("clusters") {

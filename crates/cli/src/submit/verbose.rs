@@ -1,7 +1,7 @@
 //! What `--verbose` has sbatch, srun and salloc say: the options in force, as Slurm lists them; with two of it, what a job
 //! inherits.
 
-use super::line::CommandLine;
+use super::line::SubmitLine;
 use crate::listing::text;
 use crate::say::Say;
 use muster_conf::options::{Arg, ChosenOptions};
@@ -13,7 +13,7 @@ use muster_model::time::TimeLimit;
 const TIMES: [&str; 2] = ["time", "time-min"];
 
 /// Says which options are in force, for each component of a job.
-pub(crate) fn list_options(lines: &[CommandLine]) {
+pub(crate) fn list_options(lines: &[SubmitLine]) {
     for line in lines.iter().filter(|line| line.say.verbose > 0) {
         let say = line.say;
         say.verbose("defined options");

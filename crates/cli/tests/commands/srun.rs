@@ -1,6 +1,6 @@
 //! srun with a step that stand-ins play.
 
-use crate::stage::{Stage, exited, node, out, tell};
+use crate::stage::{Stage, exited, node, out, send_messages};
 use muster_model::command::UserCommand;
 use muster_model::ids::JobId;
 use muster_model::job::ExitStatus;
@@ -18,7 +18,7 @@ fn output_is_labelled_and_ends_are_told() {
         vec![node("n1", &[0, 1]), node("n2", &[2])],
         |name, stream| {
             if name == "n1" {
-                tell(
+                send_messages(
                     stream,
                     &[
                         FromStepd::Started(vec![10, 11]),
@@ -31,7 +31,7 @@ fn output_is_labelled_and_ends_are_told() {
                     ],
                 );
             } else {
-                tell(
+                send_messages(
                     stream,
                     &[
                         FromStepd::Started(vec![12]),
@@ -74,7 +74,7 @@ fn run_inside(stage: &Stage, args: &[&str], input: &str) -> crate::stage::Seen {
 fn a_signal_gives_its_number() {
     let stage = Stage::new();
     stage.agent(Vec::new(), vec![node("n1", &[0])], |_, stream| {
-        tell(
+        send_messages(
             stream,
             &[
                 FromStepd::Started(vec![9]),
@@ -94,7 +94,7 @@ fn a_node_that_has_not_heard_of_the_job_is_asked_again_with_its_key() {
     stage.willing_controller(&["n1"]);
     let not_here = AgentReply::Refused(RefusalCode::JobNotHere.into());
     stage.agent(vec![not_here], vec![node("n1", &[0])], |_, stream| {
-        tell(
+        send_messages(
             stream,
             &[
                 FromStepd::Started(vec![9]),
@@ -117,7 +117,7 @@ fn waiting_and_messages_of_the_node() {
     let busy = || AgentReply::Queued("Requested nodes are busy".to_owned());
     stage.agent(vec![busy(), busy()], vec![node("n1", &[0])], |_, stream| {
         let text = "slurmstepd-n1: error: execve(): /nosuch/program: No such file or directory";
-        tell(
+        send_messages(
             stream,
             &[
                 FromStepd::Message(text.to_owned()),
@@ -155,7 +155,7 @@ fn input_goes_to_the_tasks() {
             }
         }
         let text = String::from_utf8(got).unwrap().to_uppercase();
-        tell(stream, &[out(0, &text), exited(0, 0, 0), FromStepd::Closed]);
+        send_messages(stream, &[out(0, &text), exited(0, 0, 0), FromStepd::Closed]);
     });
     let input = "line\n".repeat(20_000);
     let seen = run_inside(&stage, &["srun", "-o", "out_%j_%s", "cat"], &input);
@@ -173,9 +173,9 @@ fn one_bad_exit_ends_all() {
         Vec::new(),
         vec![node("n1", &[0]), node("n2", &[1])],
         |name, stream| {
-            tell(stream, &[FromStepd::Started(vec![1])]);
+            send_messages(stream, &[FromStepd::Started(vec![1])]);
             if name == "n1" {
-                tell(stream, &[exited(0, 1, 0), FromStepd::Closed]);
+                send_messages(stream, &[exited(0, 1, 0), FromStepd::Closed]);
                 return;
             }
             loop {
@@ -186,7 +186,7 @@ fn one_bad_exit_ends_all() {
                     other => panic!("{other:?}"),
                 }
             }
-            tell(stream, &[exited(1, 0, 15), FromStepd::Closed]);
+            send_messages(stream, &[exited(1, 0, 15), FromStepd::Closed]);
         },
     );
     let seen = run_inside(&stage, &["srun", "-K", "-n2", "prog"], "");
@@ -213,16 +213,16 @@ fn what_fails_first_is_told() {
                 joined: true,
                 line: Some(format!("{name}: task {task} aborts with status {code}")),
             };
-            tell(stream, &[FromStepd::Started(vec![1])]);
+            send_messages(stream, &[FromStepd::Started(vec![1])]);
             if name == "n1" {
-                tell(stream, &[aborts(42)]);
+                send_messages(stream, &[aborts(42)]);
             }
             while !matches!(frame::read(stream).unwrap(), ToStepd::Fail(_)) {}
             // It found the other gone before it was told to end.
             if name == "n2" {
-                tell(stream, &[aborts(14)]);
+                send_messages(stream, &[aborts(14)]);
             }
-            tell(stream, &[exited(task, 0, 9), FromStepd::Closed]);
+            send_messages(stream, &[exited(task, 0, 9), FromStepd::Closed]);
         },
     );
     let seen = run_inside(&stage, &["srun", "-n2", "prog"], "");
@@ -241,7 +241,7 @@ fn what_fails_first_is_told() {
 fn a_lost_node_is_a_failure() {
     let stage = Stage::new();
     stage.agent(Vec::new(), vec![node("n1", &[0, 1])], |_, stream| {
-        tell(stream, &[FromStepd::Started(vec![1, 2]), exited(0, 0, 0)]);
+        send_messages(stream, &[FromStepd::Started(vec![1, 2]), exited(0, 0, 0)]);
     });
     let seen = run_inside(&stage, &["srun", "-n2", "prog"], "");
     assert!(

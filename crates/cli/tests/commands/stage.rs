@@ -251,7 +251,7 @@ pub(crate) fn node(name: &str, tasks: &[u32]) -> StepNode {
 }
 
 /// Says something as a step daemon.
-pub(crate) fn tell(stream: &mut UnixStream, messages: &[FromStepd]) {
+pub(crate) fn send_messages(stream: &mut UnixStream, messages: &[FromStepd]) {
     for message in messages {
         frame::write(stream, message).unwrap();
     }

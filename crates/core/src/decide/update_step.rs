@@ -71,7 +71,7 @@ pub(super) fn notify(
             let job = running(draft, identity, AccessRequest::Notify, item.record())?.id;
             // The text after a line end would not bear its author's name.
             let text = text.replace(|c: char| c.is_control(), " ");
-            draft.send([Effect::Tell { job, text }]);
+            draft.send([Effect::SendMessage { job, text }]);
             Ok(())
         },
     )?;

@@ -110,7 +110,7 @@ fn messages_are_one_line_and_change_nothing() {
     };
     world.must(1000, say(id, "maintenance\nat 5"));
     let text = "maintenance at 5".to_owned();
-    assert_eq!(world.effects, [Effect::Tell { job: id, text }]);
+    assert_eq!(world.effects, [Effect::SendMessage { job: id, text }]);
     assert!(world.events.is_empty());
     assert_eq!(world.refused(7, say(id, "x")), RefusalCode::AccessDenied);
     let pending = world.submit(spec("p"));

@@ -47,7 +47,7 @@ pub(super) fn defaults(state: &State) -> CpuBindDefaults {
 
 impl Writer {
     /// A command has been decided that may have changed it.
-    pub(super) fn tell_bindings(&mut self) {
+    pub(super) fn publish_bindings(&mut self) {
         let now = defaults(self.engine.state());
         if now != self.settings.cpu_bind {
             self.settings.cpu_bind = now;

@@ -82,7 +82,7 @@ fn join(
         return Err(refusal);
     }
     if binds {
-        writer.tell_bindings();
+        writer.publish_bindings();
     }
     Ok(())
 }

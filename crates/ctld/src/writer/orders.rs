@@ -106,7 +106,7 @@ impl Writer {
                     limit,
                 },
             ),
-            Effect::Tell { job, text } => match self.telling(job, text) {
+            Effect::SendMessage { job, text } => match self.notification(job, text) {
                 Some(order) => order,
                 None => return,
             },
@@ -135,15 +135,15 @@ impl Writer {
 
     /// Where the node that runs a job's script gets a message for it; that of a job without one goes to its
     /// holder.
-    fn telling(&self, job: JobId, text: String) -> Option<(NodeIdx, Order)> {
+    fn notification(&self, job: JobId, text: String) -> Option<(NodeIdx, Order)> {
         let record = self.engine.state().jobs.get(&job)?;
         if record.spec.kind == JobKind::Allocation {
-            self.replica.tell(job, text, &self.pulse);
+            self.replica.notify(job, text, &self.pulse);
             return None;
         }
         let lead = record.alloc.as_ref()?.nodes.first()?.node;
         let attempt = record.attempt;
-        Some((lead, Order::Tell { job, attempt, text }))
+        Some((lead, Order::Notify { job, attempt, text }))
     }
 
     /// The launch of a job on a node, if it is still to be launched.

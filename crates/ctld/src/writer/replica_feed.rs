@@ -52,10 +52,10 @@ impl ReplicaFeed {
     }
 
     /// Sends what somebody has to say to the holder of an allocation. Waits likewise.
-    pub(crate) fn tell(&self, job: JobId, text: String, pulse: &Pulse) {
+    pub(crate) fn notify(&self, job: JobId, text: String, pulse: &Pulse) {
         let bytes = size_of::<ToReplica>() + text.len();
         let counted = self.backlog.wait_for_room(bytes, BYTES_MAX, pulse);
-        let _ = self.send.send(ToReplica::Tell { job, text, counted });
+        let _ = self.send.send(ToReplica::Notify { job, text, counted });
     }
 
     pub(crate) fn stop(&self) {

@@ -40,7 +40,7 @@ pub(super) fn main(words: &[String]) -> Result<ExitCode> {
     let waits: Vec<Vec<Duration>> = waits.into_iter().collect::<Result<_>>()?;
     let mut waits: Vec<Duration> = waits.into_iter().flatten().collect();
     waits.sort_unstable();
-    tell(&args, took, &waits);
+    print_results(&args, took, &waits);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -97,7 +97,7 @@ fn submit(mut client: Client, command: &UserCommand, left: &AtomicU32) -> Result
     Ok(waits)
 }
 
-fn tell(args: &Args, took: Duration, waits: &[Duration]) {
+fn print_results(args: &Args, took: Duration, waits: &[Duration]) {
     let ms = |share: usize| {
         let at = (waits.len() * share / 100).min(waits.len().saturating_sub(1));
         waits.get(at).map_or(0.0, |wait| wait.as_secs_f64() * 1e3)

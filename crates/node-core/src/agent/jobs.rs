@@ -379,7 +379,7 @@ impl Agent {
                 }
                 Order::Signal { .. }
                 | Order::StepLimit { .. }
-                | Order::Tell { .. }
+                | Order::Notify { .. }
                 | Order::Reboot => {}
             }
         }

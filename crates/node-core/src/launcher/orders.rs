@@ -84,7 +84,7 @@ impl Launcher {
                     step,
                     limit,
                 ),
-                Order::Tell { job, attempt, text } => {
+                Order::Notify { job, attempt, text } => {
                     self.launches.writers.print_in_script(
                         &mut self.state,
                         JobAttempt::new(job, attempt),

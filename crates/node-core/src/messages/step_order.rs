@@ -105,7 +105,7 @@ pub struct TaskBinding {
     /// Each task prints its GPUs.
     #[n(6)]
     #[cbor(default)]
-    pub tell_gpus: bool,
+    pub report_gpus: bool,
 }
 
 /// `--mem-bind` for the tasks of a step on one node.

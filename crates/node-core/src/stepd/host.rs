@@ -174,11 +174,11 @@ impl Step {
         let (node, kind) = (&self.node, mpi_kind(&self.order));
         let line = format!("slurmstepd: error: mpi/{kind}: {node}: {why}");
         self.host_error.get_or_insert(line);
-        self.tell_host_error(out);
+        self.report_host_error(out);
     }
 
     /// Tells srun, once it is there, why there is no PMIx; the step fails with that.
-    pub(super) fn tell_host_error(&mut self, out: &mut Actions) {
+    pub(super) fn report_host_error(&mut self, out: &mut Actions) {
         if !self.up.is_there() || self.phase.was_ended() {
             return;
         }

@@ -339,7 +339,7 @@ impl Step {
         for position in std::mem::take(&mut self.lost) {
             self.up.send(FromStepd::Lost(position), out);
         }
-        self.tell_host_error(out);
+        self.report_host_error(out);
     }
 
     /// Works out when the time of the tasks is up.

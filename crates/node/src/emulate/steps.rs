@@ -234,7 +234,7 @@ impl Steps {
             })?;
         let steps = Rc::clone(self);
         let nodes = below.len() + 1;
-        tokio::task::spawn_local(async move { steps.tell(&launch, nodes, end, ends).await });
+        tokio::task::spawn_local(async move { steps.report(&launch, nodes, end, ends).await });
         Ok(AgentReply::Started {
             address,
             wire: None,
@@ -243,7 +243,7 @@ impl Steps {
     }
 
     /// Tells the node above, or the lead, of the ends of this node and of those below it.
-    async fn tell(
+    async fn report(
         &self,
         launch: &StepLaunch,
         nodes: usize,

@@ -25,7 +25,7 @@ impl TaskSet {
                 (Some(_), Ok(())) => " set",
                 (Some(_), Err(_)) => " set FAILED",
             };
-            self.tell(
+            self.report(
                 &format!("cpu-bind={}", binding.label),
                 local,
                 global,
@@ -38,10 +38,10 @@ impl TaskSet {
             }
         }
         result.map_err(|e| format!("task {global}: cannot be bound to its CPUs: {e}"))?;
-        if binding.tell_gpus
+        if binding.report_gpus
             && let Some(gpus) = binding.gpus.get(local as usize)
         {
-            self.tell_gpus(gpus);
+            self.report_gpus(gpus);
         }
         match &binding.memory {
             Some(policy) => self.bind_memory(policy, local, global),
@@ -62,7 +62,7 @@ impl TaskSet {
     }
 
     /// The line of `--gpu-bind=verbose`, in Slurm's form.
-    fn tell_gpus(&self, gpus: &CpuSet) {
+    fn report_gpus(&self, gpus: &CpuSet) {
         let all: CpuSet = (gpu_bind::gpus_of(&self.order.launch.gres).iter())
             .map(|gpu| gpu.number)
             .collect();
@@ -97,7 +97,7 @@ impl TaskSet {
                 Ok(()) => " set",
                 Err(_) => " set FAILED",
             };
-            self.tell(
+            self.report(
                 &format!("mem-bind{}", policy.label),
                 local,
                 global,
@@ -109,7 +109,7 @@ impl TaskSet {
     }
 
     /// The line of `verbose`, in Slurm's form.
-    fn tell(&self, what: &str, local: u32, global: u32, mask: &CpuSet, how: &str) {
+    fn report(&self, what: &str, local: u32, global: u32, mask: &CpuSet, how: &str) {
         let mask = mask_text(mask, 1).to_ascii_lowercase();
         let pid = std::process::id();
         let node = &self.node;

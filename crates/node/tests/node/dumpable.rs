@@ -285,7 +285,7 @@ fn traced() {
     assert_eq!(attack.line(), "begun");
     for number in 1..=MESSAGES {
         let text = format!("message {number}");
-        let tell = Order::Tell {
+        let tell = Order::Notify {
             job: JobId(1),
             attempt: Attempt(1),
             text: text.clone(),

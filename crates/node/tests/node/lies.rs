@@ -379,7 +379,7 @@ fn processes() {
     for key in 0..8 {
         place.liar.keep(2, key, 9 << 20).unwrap();
     }
-    place.liar.tell(2, "\x1b]0;title\x07").unwrap();
+    place.liar.notify(2, "\x1b]0;title\x07").unwrap();
     place.liar.keep(9, 0, 1).unwrap();
     place.round_trip(2);
     let log = place.log();

@@ -126,7 +126,7 @@ impl MpiHost {
     }
 
     /// The hosts of this step have exchanged name spaces: the spawning task gets its answer.
-    pub(super) fn tell_parent(&mut self) {
+    pub(super) fn notify_parent(&mut self) {
         let Some((address, ticket, _, _)) = origin(&self.setup) else {
             return;
         };

@@ -263,7 +263,7 @@ impl PmiServer {
                 let (key, value) = (request.text("key"), request.text("value"));
                 self.node_table.insert(key.to_owned(), value.to_owned());
                 self.reply(local, request, &[("rc", "0")]);
-                self.tell_waiting(key, value);
+                self.answer_waiting(key, value);
             }
             "info-getnodeattr" => {
                 let key = request.text("key");
@@ -356,7 +356,7 @@ impl PmiServer {
         }
     }
 
-    fn tell_waiting(&mut self, key: &str, value: &str) {
+    fn answer_waiting(&mut self, key: &str, value: &str) {
         for client in &mut self.clients {
             if client.awaits.as_deref() == Some(key) {
                 client.awaits = None;

@@ -245,16 +245,16 @@ fn waits_for(state: &State, job: &Job, now: Timestamp, view: &View<'_>) -> Vec<S
 /// Future times that the job's start depends on.
 fn times(state: &State, job: &Job, now: Timestamp, view: &View<'_>) -> Vec<Moment> {
     let mut all = Vec::new();
-    let mut tell = |what: String, at: Option<Timestamp>| {
+    let mut add_time = |what: String, at: Option<Timestamp>| {
         all.extend(at.filter(|at| *at > now).map(|at| Moment { what, at }));
     };
-    tell("Not before".into(), job.begin_at);
-    tell("To be over by (--deadline)".into(), job.spec.deadline);
+    add_time("Not before".into(), job.begin_at);
+    add_time("To be over by (--deadline)".into(), job.spec.deadline);
     match job.reason {
         Reason::Reservation => {
             for name in job.spec.reservations() {
                 let reservation = state.reservations.get(name);
-                tell(
+                add_time(
                     format!("Reservation {name} begins"),
                     reservation.map(|r| r.start),
                 );
@@ -282,11 +282,11 @@ fn times(state: &State, job: &Job, now: Timestamp, view: &View<'_>) -> Vec<Momen
                     continue;
                 }
                 let (name, nodes) = (&reservation.name, hostlist::compress(&names));
-                tell(
+                add_time(
                     format!("Reservation {name} of {nodes} begins"),
                     Some(reservation.start),
                 );
-                tell(
+                add_time(
                     format!("Reservation {name} of {nodes} is over"),
                     Some(reservation.end),
                 );

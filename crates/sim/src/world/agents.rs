@@ -277,8 +277,10 @@ impl AgentExecutor<'_> {
                     _ => {}
                 }
             }
-            Order::Signal { .. } | Order::Reboot | Order::Tell { .. } | Order::StepLimit { .. } => {
-            }
+            Order::Signal { .. }
+            | Order::Reboot
+            | Order::Notify { .. }
+            | Order::StepLimit { .. } => {}
         }
         Ok(())
     }

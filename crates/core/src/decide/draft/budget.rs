@@ -62,7 +62,7 @@ impl EventBudget {
         if self.is_spent() {
             return false;
         }
-        if let Effect::Tell { text, .. } = order {
+        if let Effect::SendMessage { text, .. } = order {
             self.bytes = self.bytes.saturating_add(text.len() as u64);
         }
         !self.is_spent()

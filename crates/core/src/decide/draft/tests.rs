@@ -138,7 +138,7 @@ fn orders_beyond_the_bounds_are_not_kept() {
     draft.begin_bounds(EventBounds::Bytes);
     for _ in 0..100 {
         let text = "x".repeat(1 << 20);
-        draft.send([Effect::Tell { job: BASE, text }]);
+        draft.send([Effect::SendMessage { job: BASE, text }]);
     }
     let kept = draft.effects.len() as u64;
     assert!(kept <= DECISION_BYTES_MAX >> 20, "{kept}");

@@ -21,7 +21,7 @@ fn signal_order(attempt: JobAttempt, signal: i32) -> Order {
 }
 
 fn notice(attempt: JobAttempt, text: impl ToString) -> Order {
-    Order::Tell {
+    Order::Notify {
         job: attempt.job,
         attempt: attempt.attempt,
         text: text.to_string(),
