@@ -7,7 +7,7 @@ use super::texts::{one_line, too_long};
 use super::{ask, dependency, job_limits, partition_access, places, reservation, room};
 use crate::apply;
 use crate::event::{Event, JobChange};
-use crate::policy::access;
+use crate::policy::{access, limits};
 use crate::state::State;
 use minicbor::bytes::ByteVec;
 use muster_model::command::{Identity, Reply};
@@ -165,7 +165,7 @@ pub(super) fn prepare(
     room::check(state, config, (identity, spec.owner.uid), tasks)?;
     let asked = spec.time_limit;
     let limit_in = |partition: &PartitionConfig| time_limit(asked, partition);
-    let (partitions, limits) = partition_access::choose(state, identity, &spec, limit_in)?;
+    let (partitions, waits) = partition_access::choose(state, identity, &spec, limit_in)?;
     let limit = partitions
         .first()
         .map_or(TimeLimit::Unlimited, |p| limit_in(p));
@@ -176,15 +176,18 @@ pub(super) fn prepare(
         spec.ask.memory = partition_access::default_memory(state, first);
     }
     spec.partitions = partitions.iter().map(|p| p.name.clone()).collect();
-    check_times(&spec, limit, now)?;
     check_rank(draft, identity, &mut spec)?;
 
     let requeueable = spec.requeue.unwrap_or(config.job_requeue) && spec.kind == JobKind::Batch;
     let held = spec.hold || spec.priority == Some(0);
     let terms = spec.dependency.terms.clone();
     let mut job = Job::new(draft.next_job_id(), Arc::new(spec), limit, now);
+    if asked.is_none() && partitions.first().is_some_and(|p| p.default_time.is_none()) {
+        job.time_limit = limits::default_limit(state, &job, limit);
+    }
+    check_times(&job.spec, job.time_limit, now)?;
     job.requeueable = requeueable;
-    job.predicted_s = state.predicted_s(&job.spec, limit);
+    job.predicted_s = state.predicted_s(&job.spec, job.time_limit);
     check_priority(draft, identity, &job)?;
     if let Some(over) = state.denied_by(&job, now) {
         return Err(job_limits::denied(&over));
@@ -200,7 +203,7 @@ pub(super) fn prepare(
         job.reason = Reason::DependencyNeverSatisfied;
     }
     job.reason = match apply::job::waiting_reason(&job) {
-        Reason::None => limits.unwrap_or(Reason::None),
+        Reason::None => waits.unwrap_or(Reason::None),
         reason => reason,
     };
     let not_before = verdict.not_before.filter(|time| *time > now);

@@ -14,7 +14,7 @@ pub(crate) use amounts::note_counts;
 pub use amounts::{add_billing, amounts, amounts_to_start, device_names, license_name};
 pub(crate) use rates::settle_rates;
 pub(crate) use user_names::{fold_names, kept_name, rename_use};
-pub use verdict::{ExceededLimit, checks_starts};
+pub use verdict::{ExceededLimit, checks_starts, default_limit};
 pub(crate) use verdict::{over_beside, submit_limit_beside};
 
 use crate::state::State;

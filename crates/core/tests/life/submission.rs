@@ -1,8 +1,12 @@
 //! What is accepted, refused and filled in.
 
-use crate::world::{World, after, array, config, on, spec, target, user};
+use crate::accounts::{account, edit, users};
+use crate::world::{World, after, array, config, on, partition, spec, target, user};
 use muster_core::decide::{check_immediate, prospective_job};
-use muster_model::command::{JobUpdate, PlannedStart, Reply, UserCommand};
+use muster_model::account_limits::LimitAsk;
+use muster_model::command::{
+    AccountsAsk, JobUpdate, PlannedStart, QosAsk, Reply, TermsAsk, UserCommand,
+};
 use muster_model::config::{ClusterConfig, EnforcePartLimits, PartitionConfig, PartitionState};
 use muster_model::cpuset::CpuSet;
 use muster_model::job::{Hold, JobState, Reason};
@@ -728,4 +732,43 @@ fn the_wait_for_switches_is_within_that_of_the_site() {
         let switches = world.job(job).spec.ask.switches;
         assert_eq!(switches, Some(asks(Some(kept))));
     }
+}
+
+/// As Slurm 22.05 has it: the default of a partition comes first, then `MaxWall` of the QOS, then of the association.
+#[test]
+fn a_job_without_a_limit_gets_that_of_its_qos() {
+    let limits = |key: &str, value: &str| vec![LimitAsk::new(key, value)];
+    let mut config = config();
+    config.order.enforce_limits = true;
+    let mut timed = partition("timed", &["n1"], false);
+    timed.default_time = Some(TimeLimit::Minutes(60));
+    config.partitions.push(timed);
+    let mut w = World::with(config);
+    let terms = TermsAsk {
+        limits: limits("maxwall", "20"),
+        ..TermsAsk::default()
+    };
+    w.must(0, edit(&["a"], account("")));
+    w.must(0, edit(&["u1000"], users("a", terms)));
+    let limit = |w: &mut World, partition: &str| {
+        let id = w.submit(JobSpec {
+            partitions: vec![partition.into()],
+            time_limit: None,
+            ..spec("x")
+        });
+        w.job(id).time_limit
+    };
+    assert_eq!(limit(&mut w, "short"), TimeLimit::Minutes(20));
+    let qos = |value| {
+        AccountsAsk::ModifyQos(QosAsk {
+            limits: limits("maxwall", value),
+            ..QosAsk::default()
+        })
+    };
+    w.must(0, edit(&["normal"], qos("25")));
+    assert_eq!(limit(&mut w, "short"), TimeLimit::Minutes(25));
+    w.must(0, edit(&["normal"], qos("40")));
+    assert_eq!(limit(&mut w, "short"), TimeLimit::Minutes(30));
+    assert_eq!(limit(&mut w, "batch"), TimeLimit::Minutes(40));
+    assert_eq!(limit(&mut w, "timed"), TimeLimit::Minutes(60));
 }

@@ -500,6 +500,27 @@ fn missing(state: &State, job: &Job, partition: &str) -> Option<ExceededLimit> {
     None
 }
 
+/// The time limit of a job that gives none, in its partition, if that has no default: the least of the partition's limit and the
+/// `MaxWall` of its QOS, or else of its association.
+pub fn default_limit(state: &State, job: &Job, of_partition: TimeLimit) -> TimeLimit {
+    if !state.keeps_limits() {
+        return of_partition;
+    }
+    let scopes = state.scopes_of(job, &job.partition);
+    let wall = |is_qos: bool| {
+        let own = scopes
+            .iter()
+            .filter(|s| matches!(s, Scope::Qos(_)) == is_qos);
+        own.filter_map(|scope| state.limits_in(scope).max_wall_min)
+            .next()
+    };
+    match (wall(true).or_else(|| wall(false)), of_partition) {
+        (None, limit) => limit,
+        (Some(wall), TimeLimit::Unlimited) => TimeLimit::Minutes(wall),
+        (Some(wall), TimeLimit::Minutes(most)) => TimeLimit::Minutes(most.min(wall)),
+    }
+}
+
 /// Limits of a user in an account, in that partition, with those of the accounts above where it has none.
 fn limits_of(state: &State, account: &str, user: &str, partition: &str) -> Limits {
     let accounts = &state.accounts;
