@@ -169,6 +169,7 @@ impl State {
                         step: None,
                         signal: SIGSTOP,
                         scope: SignalScope::Full,
+                        cancelled_by: None,
                     });
                 }
                 Phase::Completing | Phase::Requeueing => out.push(Effect::Terminate {
@@ -194,6 +195,7 @@ impl State {
                         step: None,
                         signal: SIGCONT,
                         scope: SignalScope::Full,
+                        cancelled_by: None,
                     }));
                     out.extend(limited(job).map(|(step, limit)| Effect::StepLimit {
                         node,
@@ -245,6 +247,7 @@ impl State {
                 step: None,
                 signal,
                 scope,
+                cancelled_by: None,
             })
             .collect()
     }

@@ -24,6 +24,7 @@ struct Signal {
     step: Option<StepNo>,
     signal: u32,
     scope: SignalScope,
+    cancelled_by: Option<u32>,
 }
 
 /// A message that waits apart.
@@ -44,6 +45,7 @@ impl Item {
                     step,
                     signal,
                     scope,
+                    cancelled_by,
                 },
                 _,
             ) => {
@@ -51,6 +53,7 @@ impl Item {
                     step,
                     signal,
                     scope,
+                    cancelled_by,
                 };
                 Ok((JobAttempt::new(job, attempt), Item::Signal(signal)))
             }
@@ -111,6 +114,7 @@ impl WaitingOrders {
                 step,
                 signal,
                 scope,
+                cancelled_by,
             } = signal;
             Order::Signal {
                 job,
@@ -118,6 +122,7 @@ impl WaitingOrders {
                 step,
                 signal,
                 scope,
+                cancelled_by,
             }
         } else if let Some(step) = self.limited.pop() {
             let limit = self.limits.remove(&step)?;
@@ -264,6 +269,7 @@ mod tests {
             step: step.map(StepNo),
             signal,
             scope: SignalScope::Full,
+            cancelled_by: None,
         };
         ToLink::Order(order, Vec::new())
     }

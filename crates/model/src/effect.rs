@@ -46,6 +46,8 @@ pub enum Effect {
         signal: u32,
         /// The receiver.
         scope: SignalScope,
+        /// The user who ends the step by it.
+        cancelled_by: Option<u32>,
     },
     /// A step may run for another time than it was started with.
     StepLimit {

@@ -32,6 +32,9 @@ pub struct Record {
     /// The key by which srun and the step's daemons know each other.
     #[n(3)]
     pub key: ByteVec,
+    /// The user who has ended the step by a signal, if one did.
+    #[n(4)]
+    pub cancelled_by: Option<u32>,
 }
 
 /// A node of a step.
@@ -88,6 +91,7 @@ impl Record {
             step: describe((step, spec), placed, names, now),
             holds: !spec.overlap,
             key,
+            cancelled_by: None,
             nodes: nodes
                 .map(|(p, name)| RecordNode {
                     at: u32::try_from(p.node).unwrap_or(u32::MAX),

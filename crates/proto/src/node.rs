@@ -433,6 +433,9 @@ pub enum Order {
         /// The recipient.
         #[n(4)]
         scope: SignalScope,
+        /// The user who ends the step by it, for accounting.
+        #[n(5)]
+        cancelled_by: Option<u32>,
     },
     /// Run `RebootProgram`.
     #[n(3)]

@@ -62,7 +62,7 @@ pub(super) fn signal(
             return cancel_item(draft, item, uid, selection.cron);
         }
         let job = draft.job(item.record()).ok_or(RefusalCode::InvalidJobId)?;
-        let orders = orders(draft, job, step, signal, scope)?;
+        let orders = orders(draft, job, step, (signal, uid), scope)?;
         draft.send(orders);
         Ok(())
     })
@@ -267,7 +267,7 @@ fn orders(
     draft: &Draft<'_>,
     job: &Job,
     step: Option<StepNo>,
-    signal: u32,
+    (signal, uid): (u32, u32),
     scope: SignalScope,
 ) -> Result<Vec<Effect>, Refusal> {
     match job.phase() {
@@ -291,8 +291,14 @@ fn orders(
         ));
     }
     for order in &mut orders {
-        if let Effect::Signal { step: to, .. } = order {
+        if let Effect::Signal {
+            step: to,
+            cancelled_by,
+            ..
+        } = order
+        {
             *to = Some(step);
+            *cancelled_by = (signal == SIGKILL).then_some(uid);
         }
     }
     Ok(orders)

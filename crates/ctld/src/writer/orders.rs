@@ -81,6 +81,7 @@ impl Writer {
                 step,
                 signal,
                 scope,
+                cancelled_by,
             } => (
                 node,
                 Order::Signal {
@@ -89,6 +90,7 @@ impl Writer {
                     step,
                     signal,
                     scope,
+                    cancelled_by,
                 },
             ),
             Effect::StepLimit {

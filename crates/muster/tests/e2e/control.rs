@@ -44,6 +44,20 @@ fn scancel_ends_pending_and_running_jobs() {
     );
 }
 
+/// As Slurm: a step has the user who ended it, and its job runs on.
+#[test]
+fn a_cancelled_step_names_its_user() {
+    let c = Cluster::start(2, 2);
+    let job = c.sbatch("-N2 -o /dev/null --wrap 'srun sleep 1000; srun true'");
+    c.until_prints(
+        &format!("squeue -h -s -j {job} -o %i | grep 0$"),
+        &format!("{job}.0"),
+    );
+    c.ok(&format!("scancel {job}.0"));
+    let shown = format!("sacct -n -P -j {job}.0,{job}.1 -o State");
+    c.until_prints(&shown, "CANCELLED by 0\nCOMPLETED");
+}
+
 #[test]
 fn signals_reach_the_shell_or_the_steps() {
     let c = Cluster::start(1, 2);

@@ -371,12 +371,20 @@ impl Agent {
                     step: None,
                     signal,
                     scope: SignalScope::Full,
+                    ..
                 } => {
                     let attempt = JobAttempt::new(job, attempt);
                     if self.state.jobs.signalled(attempt, signal) {
                         self.steps.led.retry_waiting(attempt);
                     }
                 }
+                Order::Signal {
+                    job,
+                    attempt,
+                    step: Some(step),
+                    cancelled_by: Some(uid),
+                    ..
+                } => (self.steps.led).cancelled(JobAttempt::new(job, attempt), step, uid),
                 Order::Signal { .. }
                 | Order::StepLimit { .. }
                 | Order::Notify { .. }

@@ -66,6 +66,7 @@ impl Launcher {
                     step,
                     signal,
                     scope,
+                    cancelled_by: _,
                 } => self.launches.signals.signal_ordered(
                     &mut self.state,
                     JobAttempt::new(job, attempt),

@@ -381,6 +381,7 @@ impl Node {
             step: None,
             signal,
             scope: SignalScope::Full,
+            cancelled_by: None,
         };
         self.order(Vec::new(), vec![order]);
     }

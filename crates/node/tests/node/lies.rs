@@ -498,6 +498,7 @@ fn site_programs() {
         step: None,
         signal: 9,
         scope: SignalScope::Full,
+        cancelled_by: None,
     };
     place.pass_on(vec![signal], None);
     place.round_trip(1);

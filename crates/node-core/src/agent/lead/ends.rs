@@ -57,6 +57,14 @@ impl LedSteps {
         true
     }
 
+    /// A user has ended a step that is led here.
+    pub(in crate::agent) fn cancelled(&mut self, attempt: JobAttempt, step: StepNo, uid: u32) {
+        let led = self.placed.get_mut(StepId::new(attempt.job, step));
+        if let Some(led) = led.filter(|led| led.attempt == attempt) {
+            led.record.cancelled_by = Some(uid);
+        }
+    }
+
     pub(in crate::agent) fn finish_step_if_over(&mut self, state: &mut AgentState, key: StepId) {
         let step = self.placed.get(key);
         if !step.is_some_and(|s| s.record.is_over())
@@ -155,6 +163,9 @@ fn total(record: &Record, now: Timestamp) -> StepEnd {
             out.state = end.state;
         }
         out.usage.add(&end.usage);
+    }
+    if out.state == JobState::Cancelled {
+        out.cancelled_by = out.cancelled_by.or(record.cancelled_by);
     }
     out
 }

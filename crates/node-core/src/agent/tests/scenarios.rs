@@ -708,6 +708,7 @@ fn signal(signal: i32) -> Order {
         step: None,
         signal: signal.unsigned_abs(),
         scope: muster_model::command::SignalScope::Full,
+        cancelled_by: None,
     }
 }
 

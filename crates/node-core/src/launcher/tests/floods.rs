@@ -17,6 +17,7 @@ fn signal_order(attempt: JobAttempt, signal: i32) -> Order {
         step: None,
         signal: signal.unsigned_abs(),
         scope: SignalScope::Full,
+        cancelled_by: None,
     }
 }
 

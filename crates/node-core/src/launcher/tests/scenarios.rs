@@ -395,6 +395,7 @@ fn signals_for_a_script_that_is_being_started_reach_it() {
         step: None,
         signal: signal.unsigned_abs(),
         scope: SignalScope::Full,
+        cancelled_by: None,
     };
     // The user's groups are known from another job.
     world.launch(attempt_of(2), JobKind::Batch);
@@ -420,6 +421,7 @@ fn signals_from_before_a_script_come_in_their_order() {
         step: None,
         signal: signal.unsigned_abs(),
         scope: SignalScope::Full,
+        cancelled_by: None,
     };
     world.order(signal(SIGSTOP));
     world.answer_look_ups();
