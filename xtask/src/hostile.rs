@@ -4,8 +4,8 @@ use crate::build::target;
 use crate::cluster::Cluster;
 use anyhow::{Context, Result, bail, ensure};
 use muster_hostile::attacks::{ATTACKS, Attack};
-use muster_hostile::campaign::{PROCESSES, Report, Round};
-use muster_hostile::load::{LOADS, Task};
+use muster_hostile::campaign::{CampaignReport, PROCESSES, Round};
+use muster_hostile::load::{Assignment, LOADS};
 use muster_hostile::network::NetworkDaemons;
 use muster_hostile::random::Random;
 use muster_hostile::rest::RestDaemon;
@@ -106,7 +106,7 @@ impl Attackers {
                 let mut round = 0;
                 while !stop.load(Ordering::Relaxed) {
                     let number = round * PROCESSES + process;
-                    let task = Task {
+                    let task = Assignment {
                         load: number % LOADS.len(),
                         seed: seed.wrapping_add(number as u64),
                         time: ATTACK,
@@ -147,7 +147,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     let attacked = Target::new(&cluster.home);
     let _rest = RestDaemon::start(&attacked).context("slurmrestd")?;
     let _network = NetworkDaemons::start(&attacked).context("SlurmdPort and sackd")?;
-    let (mut report, mut random) = (Report::default(), Random::new(options.seed));
+    let (mut report, mut random) = (CampaignReport::default(), Random::new(options.seed));
     let started = Instant::now();
     for number in 0.. {
         for attack in &options.attacks {

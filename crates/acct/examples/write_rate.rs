@@ -2,11 +2,11 @@
 //!
 //! `cargo run --release -p muster-acct --example write_rate [jobs] [changes per transaction]`
 
-use muster_acct::{Change, History, JobRow, RunKey, SqliteStore, Store};
+use muster_acct::{AccountingChange, History, JobRow, RunKey, SqliteStore, Store};
 use muster_model::cpuset::CpuSet;
 use muster_model::ids::{JobId, NodeIdx, StepNo};
 use muster_model::job::{
-    Allocation, ExitStatus, JobState, NodeShare, Reason, Step, StepEnd, Usage,
+    Allocation, ExitStatus, JobState, NodeShare, Reason, ResourceUsage, Step, StepEnd,
 };
 use muster_model::spec::{JobSpec, Owner, StdioSpec};
 use muster_model::time::{TimeLimit, Timestamp};
@@ -81,20 +81,32 @@ fn read(store: &SqliteStore) -> Result<(), Box<dyn Error>> {
 }
 
 /// Lives of jobs of which `lag` run at any time.
-fn lives(jobs: u64, lag: u64) -> Vec<Change> {
+fn lives(jobs: u64, lag: u64) -> Vec<AccountingChange> {
     let specs: Vec<Arc<JobSpec>> = (0..jobs).map(spec).collect();
     let mut changes = Vec::new();
     for now in 0..jobs + 2 * lag {
         if now < jobs {
-            changes.push(Change::Job(Box::new(row(now, &specs, JobState::Pending))));
+            changes.push(AccountingChange::Job(Box::new(row(
+                now,
+                &specs,
+                JobState::Pending,
+            ))));
         }
         if let Some(n) = now.checked_sub(lag).filter(|n| *n < jobs) {
-            changes.push(Change::Run(Box::new(row(n, &specs, JobState::Running))));
+            changes.push(AccountingChange::Run(Box::new(row(
+                n,
+                &specs,
+                JobState::Running,
+            ))));
             changes.push(script(n));
         }
         if let Some(n) = now.checked_sub(2 * lag).filter(|n| *n < jobs) {
             changes.push(script_end(n));
-            changes.push(Change::Run(Box::new(row(n, &specs, JobState::Completed))));
+            changes.push(AccountingChange::Run(Box::new(row(
+                n,
+                &specs,
+                JobState::Completed,
+            ))));
         }
     }
     changes
@@ -171,8 +183,8 @@ fn row(n: u64, specs: &[Arc<JobSpec>], state: JobState) -> JobRow {
     }
 }
 
-fn script(n: u64) -> Change {
-    Change::StepStarted {
+fn script(n: u64) -> AccountingChange {
+    AccountingChange::StepStarted {
         run: key(n),
         step: Arc::new(Step {
             step: StepNo::BATCH,
@@ -193,20 +205,20 @@ fn script(n: u64) -> Change {
     }
 }
 
-fn script_end(n: u64) -> Change {
-    Change::StepEnded {
+fn script_end(n: u64) -> AccountingChange {
+    AccountingChange::StepEnded {
         run: key(n),
         step: StepNo::BATCH,
         end: Box::new(StepEnd {
             end_time: Timestamp(START).plus_ms(n).plus_s(60),
             exit: ExitStatus::default(),
             state: JobState::Completed,
-            usage: Usage {
+            usage: ResourceUsage {
                 user_us: 50_000_000 + n,
                 system_us: 100_000,
                 max_rss_kib: 1_000_000,
                 tasks: 1,
-                ..Usage::default()
+                ..ResourceUsage::default()
             },
             cancelled_by: None,
         }),

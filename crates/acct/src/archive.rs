@@ -74,7 +74,7 @@ pub enum Archived {
     Transaction(#[n(0)] LoggedTransaction),
     /// A sum of use.
     #[n(5)]
-    Used(#[n(0)] Box<ArchivedSum>),
+    Used(#[n(0)] Box<ArchivedUsage>),
     /// A sum of a node's outages.
     #[n(6)]
     Out {
@@ -133,7 +133,7 @@ pub struct ArchivedText {
 
 /// The use in an hour, a day or a month, as [`crate::UsedSum`] has it.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct ArchivedSum {
+pub struct ArchivedUsage {
     /// 0 an hour, 1 a day, 2 a month.
     #[n(0)]
     pub length: u8,

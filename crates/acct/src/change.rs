@@ -32,7 +32,7 @@ pub struct RunKey {
 
 /// One thing to write. Writing the same changes again, in order, changes nothing.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Change {
+pub enum AccountingChange {
     /// A run as it is now; everything about it may be new.
     Job(Box<JobRow>),
     /// A run as it is now; only the fields of [`JobRow`] about its life are new, not its request.
@@ -92,9 +92,9 @@ pub enum Change {
         next: Box<JobRow>,
     },
     /// A node's new service state.
-    Node(Box<NodeNow>),
+    Node(Box<NodeServiceRow>),
     /// What a reservation is now.
-    Reservation(Box<ReservationNow>),
+    Reservation(Box<ReservationRow>),
     /// A user changed records of accounting.
     Transaction {
         /// The user and the change.
@@ -162,7 +162,7 @@ pub struct JobRow {
 
 /// Whether a node is in service.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeNow {
+pub struct NodeServiceRow {
     /// Its name.
     pub node: String,
     /// Since when it is so.
@@ -175,7 +175,7 @@ pub struct NodeNow {
 
 /// A reservation that was made, changed or removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReservationNow {
+pub struct ReservationRow {
     /// Its name.
     pub name: String,
     /// When.
@@ -185,7 +185,7 @@ pub struct ReservationNow {
 }
 
 /// The changes of accounting by `event`. `state` is the state after the event was applied, and no later one.
-pub fn changes(state: &State, event: &Event) -> Vec<Change> {
+pub fn changes(state: &State, event: &Event) -> Vec<AccountingChange> {
     let mut all = meant(state, event);
     if leaves_out(state) {
         all.retain(|change| is_kept(state, change));
@@ -199,26 +199,28 @@ fn leaves_out(state: &State) -> bool {
     config.is_some_and(|c| c.order.no_job_rows || c.order.no_step_rows)
 }
 
-fn is_kept(state: &State, change: &Change) -> bool {
+fn is_kept(state: &State, change: &AccountingChange) -> bool {
     let order = state.config.as_ref().map(|c| &c.order);
     let jobs = order.is_none_or(|order| !order.no_job_rows);
     match change {
-        Change::Node(_) | Change::Reservation(_) | Change::Transaction { .. } => true,
-        Change::StepStarted { .. } | Change::StepEnded { .. } => {
+        AccountingChange::Node(_)
+        | AccountingChange::Reservation(_)
+        | AccountingChange::Transaction { .. } => true,
+        AccountingChange::StepStarted { .. } | AccountingChange::StepEnded { .. } => {
             jobs && order.is_none_or(|order| !order.no_step_rows)
         }
-        Change::Job(_)
-        | Change::Run(_)
-        | Change::Fresh(_)
-        | Change::Text { .. }
-        | Change::Suspended { .. }
-        | Change::Resumed { .. }
-        | Change::Resized { .. }
-        | Change::JobNoted { .. } => jobs,
+        AccountingChange::Job(_)
+        | AccountingChange::Run(_)
+        | AccountingChange::Fresh(_)
+        | AccountingChange::Text { .. }
+        | AccountingChange::Suspended { .. }
+        | AccountingChange::Resumed { .. }
+        | AccountingChange::Resized { .. }
+        | AccountingChange::JobNoted { .. } => jobs,
     }
 }
 
-fn meant(state: &State, event: &Event) -> Vec<Change> {
+fn meant(state: &State, event: &Event) -> Vec<AccountingChange> {
     let job = |id: &JobId| state.jobs.get(id);
     match event {
         Event::JobSubmitted { id, .. } => {
@@ -246,18 +248,20 @@ fn meant(state: &State, event: &Event) -> Vec<Change> {
         }
         Event::JobEnding { id, .. } => running(state, job(id)),
         Event::JobRequeued { id, .. } => job(id)
-            .map(|job| Change::Fresh(Box::new(JobRow::of(state, job))))
+            .map(|job| AccountingChange::Fresh(Box::new(JobRow::of(state, job))))
             .into_iter()
             .collect(),
         Event::JobSuspended { id, at, .. } => {
-            with_run(job(id), |run| Change::Suspended { run, at: *at })
+            with_run(job(id), |run| AccountingChange::Suspended { run, at: *at })
                 .chain(running(state, job(id)))
                 .collect()
         }
-        Event::JobResumed { id, at } => with_run(job(id), |run| Change::Resumed { run, at: *at })
-            .chain(running(state, job(id)))
-            .collect(),
-        Event::StepStarted { id, step } => with_run(job(id), |run| Change::StepStarted {
+        Event::JobResumed { id, at } => {
+            with_run(job(id), |run| AccountingChange::Resumed { run, at: *at })
+                .chain(running(state, job(id)))
+                .collect()
+        }
+        Event::StepStarted { id, step } => with_run(job(id), |run| AccountingChange::StepStarted {
             run,
             step: Arc::clone(step),
         })
@@ -266,7 +270,7 @@ fn meant(state: &State, event: &Event) -> Vec<Change> {
             let worst = job(id)
                 .filter(|job| *step != StepNo::BATCH && !job.derived_exit.is_ok())
                 .map(|job| job.derived_exit);
-            with_run(job(id), |run| Change::StepEnded {
+            with_run(job(id), |run| AccountingChange::StepEnded {
                 run,
                 step: *step,
                 end: end.clone(),
@@ -306,12 +310,12 @@ fn meant(state: &State, event: &Event) -> Vec<Change> {
             change.into_iter().collect()
         }
         Event::ReservationGone { name, at } => {
-            let now = ReservationNow {
+            let now = ReservationRow {
                 name: name.clone(),
                 at: *at,
                 set: None,
             };
-            vec![Change::Reservation(Box::new(now))]
+            vec![AccountingChange::Reservation(Box::new(now))]
         }
         Event::BlobStored { .. }
         | Event::NodeReleased { .. }
@@ -326,7 +330,11 @@ fn meant(state: &State, event: &Event) -> Vec<Change> {
 }
 
 /// A reservation as it is; none of one that never begins, since its begin moves on with time.
-fn reservation_set(state: &State, reservation: &Reservation, at: Timestamp) -> Option<Change> {
+fn reservation_set(
+    state: &State,
+    reservation: &Reservation,
+    at: Timestamp,
+) -> Option<AccountingChange> {
     if reservation.float_s.is_some() {
         return None;
     }
@@ -350,7 +358,7 @@ fn reservation_set(state: &State, reservation: &Reservation, at: Timestamp) -> O
         users: denied(reservation.users_denied, &reservation.users).join(","),
         accounts: denied(reservation.accounts_denied, &reservation.accounts).join(","),
     };
-    Some(Change::Reservation(Box::new(ReservationNow {
+    Some(AccountingChange::Reservation(Box::new(ReservationRow {
         name: reservation.name.clone(),
         at,
         set: Some(set),
@@ -358,16 +366,16 @@ fn reservation_set(state: &State, reservation: &Reservation, at: Timestamp) -> O
 }
 
 /// Changes of accounting with their users, and texts of jobs.
-fn edited(changes: &[AccountsChange], log: &[Transaction], at: Timestamp) -> Vec<Change> {
+fn edited(changes: &[AccountsChange], log: &[Transaction], at: Timestamp) -> Vec<AccountingChange> {
     let notes = changes.iter().filter_map(|change| match change {
-        AccountsChange::JobNoted { job, owner, note } => Some(Change::JobNoted {
+        AccountsChange::JobNoted { job, owner, note } => Some(AccountingChange::JobNoted {
             job: *job,
             owner: *owner,
             note: Box::new(note.clone()),
         }),
         _ => None,
     });
-    let log = log.iter().map(|transaction| Change::Transaction {
+    let log = log.iter().map(|transaction| AccountingChange::Transaction {
         transaction: Box::new(transaction.clone()),
         at,
     });
@@ -376,7 +384,7 @@ fn edited(changes: &[AccountsChange], log: &[Transaction], at: Timestamp) -> Vec
 
 /// Everything that the state knows, for a store that is new or whose position the journal does not reach back to.
 /// Jobs that left the queue meanwhile are not in it.
-pub fn resync(state: &State, now: Timestamp) -> Vec<Change> {
+pub fn resync(state: &State, now: Timestamp) -> Vec<AccountingChange> {
     let nodes = state.nodes.iter().map(|node| node_now(node, now));
     let jobs = state.jobs.values().flat_map(|job| {
         let mut row = JobRow::of(state, job);
@@ -393,8 +401,8 @@ pub fn resync(state: &State, now: Timestamp) -> Vec<Change> {
         }
         let suspended = job
             .suspend_time
-            .map(|at| Change::Suspended { run: row.key, at });
-        std::iter::once(Change::Job(Box::new(row)))
+            .map(|at| AccountingChange::Suspended { run: row.key, at });
+        std::iter::once(AccountingChange::Job(Box::new(row)))
             .chain(texts(state, job))
             .chain(suspended)
             .chain(open_steps(job))
@@ -405,14 +413,14 @@ pub fn resync(state: &State, now: Timestamp) -> Vec<Change> {
     all.filter(|change| is_kept(state, change)).collect()
 }
 
-fn whole(state: &State, job: Option<&Job>) -> Vec<Change> {
-    job.map(|job| Change::Job(Box::new(JobRow::of(state, job))))
+fn whole(state: &State, job: Option<&Job>) -> Vec<AccountingChange> {
+    job.map(|job| AccountingChange::Job(Box::new(JobRow::of(state, job))))
         .into_iter()
         .collect()
 }
 
 /// What the site has kept of a batch job. Tasks of an array have that of its record.
-fn texts(state: &State, job: &Job) -> Vec<Change> {
+fn texts(state: &State, job: &Job) -> Vec<AccountingChange> {
     let Some(order) = state.config.as_ref().map(|config| &config.order) else {
         return Vec::new();
     };
@@ -430,7 +438,7 @@ fn texts(state: &State, job: &Job) -> Vec<Change> {
     let kept = wanted.into_iter().filter(|(_, is_kept, _)| *is_kept);
     kept.filter_map(|(kind, _, id)| {
         let id = id?;
-        Some(Change::Text {
+        Some(AccountingChange::Text {
             run: RunKey::of(job),
             kind,
             id,
@@ -440,15 +448,15 @@ fn texts(state: &State, job: &Job) -> Vec<Change> {
     .collect()
 }
 
-fn running(state: &State, job: Option<&Job>) -> Vec<Change> {
-    job.map(|job| Change::Run(Box::new(JobRow::of(state, job))))
+fn running(state: &State, job: Option<&Job>) -> Vec<AccountingChange> {
+    job.map(|job| AccountingChange::Run(Box::new(JobRow::of(state, job))))
         .into_iter()
         .collect()
 }
 
-fn resized(state: &State, job: &Job) -> Option<Change> {
+fn resized(state: &State, job: &Job) -> Option<AccountingChange> {
     let next = JobRow::of(state, job);
-    Some(Change::Resized {
+    Some(AccountingChange::Resized {
         run: RunKey {
             number: next.key.number.checked_sub(1)?,
             ..next.key
@@ -460,19 +468,19 @@ fn resized(state: &State, job: &Job) -> Option<Change> {
 
 fn with_run(
     job: Option<&Job>,
-    make: impl FnOnce(RunKey) -> Change,
-) -> std::option::IntoIter<Change> {
+    make: impl FnOnce(RunKey) -> AccountingChange,
+) -> std::option::IntoIter<AccountingChange> {
     job.map(RunKey::of).map(make).into_iter()
 }
 
-fn open_steps(job: &Job) -> impl Iterator<Item = Change> {
-    job.steps.iter().map(|step| Change::StepStarted {
+fn open_steps(job: &Job) -> impl Iterator<Item = AccountingChange> {
+    job.steps.iter().map(|step| AccountingChange::StepStarted {
         run: RunKey::of(job),
         step: Arc::clone(step),
     })
 }
 
-fn node_change(state: &State, index: u32, at: Timestamp) -> Vec<Change> {
+fn node_change(state: &State, index: u32, at: Timestamp) -> Vec<AccountingChange> {
     state
         .nodes
         .get(index as usize)
@@ -481,8 +489,8 @@ fn node_change(state: &State, index: u32, at: Timestamp) -> Vec<Change> {
         .collect()
 }
 
-fn node_now(node: &Node, at: Timestamp) -> Change {
-    Change::Node(Box::new(NodeNow {
+fn node_now(node: &Node, at: Timestamp) -> AccountingChange {
+    AccountingChange::Node(Box::new(NodeServiceRow {
         node: node.config.name.clone(),
         at,
         // What is not there yet is missed by nobody.

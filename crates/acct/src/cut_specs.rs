@@ -1,7 +1,7 @@
 //! Specifications of jobs as they wait for the store: without what follows the part of a command line that the store keeps. A user's
 //! lines of a megabyte had all that may wait, and everybody waited for the store.
 
-use crate::change::{Change, JobRow};
+use crate::change::{AccountingChange, JobRow};
 use muster_model::limits::TEXT_BYTES_MAX;
 use muster_model::spec::JobSpec;
 use muster_model::visible_text::beginning;
@@ -28,7 +28,7 @@ struct CutSpec {
 
 impl CutSpecs {
     /// Cuts texts that are longer than they will be written.
-    pub(crate) fn cut(&mut self, changes: &mut [Change]) {
+    pub(crate) fn cut(&mut self, changes: &mut [AccountingChange]) {
         for row in changes.iter_mut().filter_map(row_of) {
             if row.spec.submit_line.len() > TEXT_BYTES_MAX {
                 row.spec = self.cut_of(&row.spec);
@@ -59,19 +59,21 @@ impl CutSpecs {
     }
 }
 
-fn row_of(change: &mut Change) -> Option<&mut JobRow> {
+fn row_of(change: &mut AccountingChange) -> Option<&mut JobRow> {
     match change {
-        Change::Job(row) | Change::Run(row) | Change::Fresh(row) => Some(row),
-        Change::Resized { next, .. } => Some(next),
-        Change::Text { .. }
-        | Change::StepStarted { .. }
-        | Change::StepEnded { .. }
-        | Change::Suspended { .. }
-        | Change::Resumed { .. }
-        | Change::Node(_)
-        | Change::Reservation(_)
-        | Change::Transaction { .. }
-        | Change::JobNoted { .. } => None,
+        AccountingChange::Job(row) | AccountingChange::Run(row) | AccountingChange::Fresh(row) => {
+            Some(row)
+        }
+        AccountingChange::Resized { next, .. } => Some(next),
+        AccountingChange::Text { .. }
+        | AccountingChange::StepStarted { .. }
+        | AccountingChange::StepEnded { .. }
+        | AccountingChange::Suspended { .. }
+        | AccountingChange::Resumed { .. }
+        | AccountingChange::Node(_)
+        | AccountingChange::Reservation(_)
+        | AccountingChange::Transaction { .. }
+        | AccountingChange::JobNoted { .. } => None,
     }
 }
 

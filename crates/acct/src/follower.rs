@@ -2,7 +2,7 @@
 //! the database; a database that fails is tried again until it works, in the same order, so nothing is lost
 //! while the process lives, and unwritten changes come again from the journal after its death.
 
-use crate::change::Change;
+use crate::change::AccountingChange;
 use crate::cut_specs::CutSpecs;
 use crate::held_bytes::HeldBytes;
 use crate::store::{Store, StoreError};
@@ -51,7 +51,7 @@ pub struct Health {
 
 /// The queue is full: the batch comes back.
 #[derive(Debug)]
-pub struct Full(pub Vec<Change>);
+pub struct QueueFull(pub Vec<AccountingChange>);
 
 /// The thread is gone; its position will not move any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -63,7 +63,7 @@ pub struct FollowerStopped;
 #[error(
     "accounting is written up to {stored}, not up to {accepted}: {why}; the rest follows from the journal at the next start"
 )]
-pub struct Unflushed {
+pub struct FlushTimeout {
     /// Position that is written.
     pub stored: u64,
     /// Position that was handed over.
@@ -86,7 +86,7 @@ struct Link {
 
 #[derive(Default)]
 struct Shared {
-    queue: VecDeque<(u64, Vec<Change>)>,
+    queue: VecDeque<(u64, Vec<AccountingChange>)>,
     /// Cost of the queue, and of what the thread is writing.
     queued: usize,
     writing: usize,
@@ -170,14 +170,18 @@ impl Follower {
     ///
     /// # Errors
     /// The queue is full; the caller keeps the batch and may offer it again, later ones after it.
-    pub fn offer(&self, position: u64, mut changes: Vec<Change>) -> Result<(), Full> {
+    pub fn offer(
+        &self,
+        position: u64,
+        mut changes: Vec<AccountingChange>,
+    ) -> Result<(), QueueFull> {
         let mut shared = self.link.lock();
         if position <= shared.accepted {
             return Ok(());
         }
         let cost = changes.len() + BATCH_COST;
         if shared.is_full(cost, self.link.room) {
-            return Err(Full(changes));
+            return Err(QueueFull(changes));
         }
         shared.accepted = position;
         let (idle, hurried) = (shared.queue.is_empty(), shared.is_urgent(self.link.room));
@@ -201,12 +205,16 @@ impl Follower {
     ///
     /// # Errors
     /// The thread is gone.
-    pub fn send(&self, position: u64, changes: Vec<Change>) -> Result<(), FollowerStopped> {
+    pub fn send(
+        &self,
+        position: u64,
+        changes: Vec<AccountingChange>,
+    ) -> Result<(), FollowerStopped> {
         let mut batch = changes;
         loop {
             match self.offer(position, batch) {
                 Ok(()) => return Ok(()),
-                Err(Full(back)) => batch = back,
+                Err(QueueFull(back)) => batch = back,
             }
             let cost = batch.len() + BATCH_COST;
             let full = |shared: &mut Shared| !shared.ended && shared.is_full(cost, self.link.room);
@@ -317,14 +325,14 @@ impl Follower {
     ///
     /// # Errors
     /// The store did not take everything within `patience`.
-    pub fn shutdown(mut self, patience: Duration) -> Result<(), Unflushed> {
+    pub fn shutdown(mut self, patience: Duration) -> Result<(), FlushTimeout> {
         self.end(Instant::now() + patience);
         let shared = self.link.lock();
         if shared.stored >= shared.accepted {
             return Ok(());
         }
         let failing = shared.failing.as_ref().map(|(.., text)| text.clone());
-        Err(Unflushed {
+        Err(FlushTimeout {
             stored: shared.stored,
             accepted: shared.accepted,
             why: failing.unwrap_or_else(|| "the writing thread ended early".to_owned()),
@@ -358,7 +366,7 @@ struct Worker {
 
 /// The next work of the thread.
 enum FollowerTask {
-    Write(u64, Vec<Change>),
+    Write(u64, Vec<AccountingChange>),
     Sync,
     End,
 }
@@ -505,7 +513,11 @@ impl Worker {
 }
 
 /// A batch without changes costs no transaction: if its position is lost, replaying it writes nothing.
-fn write(store: &mut dyn Store, changes: &[Change], position: u64) -> Result<(), StoreError> {
+fn write(
+    store: &mut dyn Store,
+    changes: &[AccountingChange],
+    position: u64,
+) -> Result<(), StoreError> {
     match changes {
         [] => Ok(()),
         changes => store.write(changes, position),

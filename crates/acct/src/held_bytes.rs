@@ -1,7 +1,7 @@
 //! About how many bytes changes hold. Specifications and allocations are shared by changes of one job, and of the tasks of an array:
 //! each counts once.
 
-use crate::change::{Change, JobRow};
+use crate::change::{AccountingChange, JobRow};
 use muster_core::event::spec_bytes;
 use muster_model::job::Allocation;
 use std::collections::HashMap;
@@ -34,10 +34,10 @@ impl HeldBytes {
         self.total
     }
 
-    pub(crate) fn add(&mut self, changes: &[Change]) {
+    pub(crate) fn add(&mut self, changes: &[AccountingChange]) {
         for change in changes {
             self.total += own_bytes(change);
-            if let Change::Text { bytes, .. } = change {
+            if let AccountingChange::Text { bytes, .. } = change {
                 self.share(address(bytes), || bytes.len());
             }
             let Some(row) = row_of(change) else { continue };
@@ -51,10 +51,10 @@ impl HeldBytes {
     }
 
     /// These were added before.
-    pub(crate) fn remove(&mut self, changes: &[Change]) {
+    pub(crate) fn remove(&mut self, changes: &[AccountingChange]) {
         for change in changes {
             self.total = self.total.saturating_sub(own_bytes(change));
-            if let Change::Text { bytes, .. } = change {
+            if let AccountingChange::Text { bytes, .. } = change {
                 self.unshare(address(bytes));
             }
             let Some(row) = row_of(change) else { continue };
@@ -94,49 +94,51 @@ fn alloc_bytes(alloc: &Allocation) -> usize {
     alloc.hostlist.len() + alloc.nodes.len() * NODE_BYTES
 }
 
-fn row_of(change: &Change) -> Option<&JobRow> {
+fn row_of(change: &AccountingChange) -> Option<&JobRow> {
     match change {
-        Change::Job(row) | Change::Run(row) | Change::Fresh(row) => Some(row),
-        Change::Resized { next, .. } => Some(next),
-        Change::Text { .. }
-        | Change::StepStarted { .. }
-        | Change::StepEnded { .. }
-        | Change::Suspended { .. }
-        | Change::Resumed { .. }
-        | Change::Node(_)
-        | Change::Reservation(_)
-        | Change::Transaction { .. }
-        | Change::JobNoted { .. } => None,
+        AccountingChange::Job(row) | AccountingChange::Run(row) | AccountingChange::Fresh(row) => {
+            Some(row)
+        }
+        AccountingChange::Resized { next, .. } => Some(next),
+        AccountingChange::Text { .. }
+        | AccountingChange::StepStarted { .. }
+        | AccountingChange::StepEnded { .. }
+        | AccountingChange::Suspended { .. }
+        | AccountingChange::Resumed { .. }
+        | AccountingChange::Node(_)
+        | AccountingChange::Reservation(_)
+        | AccountingChange::Transaction { .. }
+        | AccountingChange::JobNoted { .. } => None,
     }
 }
 
 /// Bytes of a change without its shared parts.
-fn own_bytes(change: &Change) -> usize {
+fn own_bytes(change: &AccountingChange) -> usize {
     let texts = match change {
-        Change::StepStarted { step, .. } => {
+        AccountingChange::StepStarted { step, .. } => {
             step.submit_line.len() + step.hostlist.len() + step.name.len()
         }
-        Change::Node(now) => now.reason.as_ref().map_or(0, |reason| reason.text.len()),
-        Change::Reservation(now) => now.set.as_ref().map_or(0, |set| {
+        AccountingChange::Node(now) => now.reason.as_ref().map_or(0, |reason| reason.text.len()),
+        AccountingChange::Reservation(now) => now.set.as_ref().map_or(0, |set| {
             set.nodes.len() + set.users.len() + set.accounts.len()
         }),
-        Change::Transaction { transaction, .. } => {
+        AccountingChange::Transaction { transaction, .. } => {
             let names = transaction.users.iter().chain(&transaction.accounts);
             let names = names.map(|name| name.len() + size_of::<String>());
             transaction.target.len() + transaction.info.len() + names.sum::<usize>()
         }
-        Change::JobNoted { note, .. } => {
+        AccountingChange::JobNoted { note, .. } => {
             let texts = [&note.comment, &note.admin_comment, &note.wckey];
             texts.into_iter().flatten().map(String::len).sum()
         }
-        Change::Job(_)
-        | Change::Run(_)
-        | Change::Fresh(_)
-        | Change::Text { .. }
-        | Change::Resized { .. }
-        | Change::StepEnded { .. }
-        | Change::Suspended { .. }
-        | Change::Resumed { .. } => 0,
+        AccountingChange::Job(_)
+        | AccountingChange::Run(_)
+        | AccountingChange::Fresh(_)
+        | AccountingChange::Text { .. }
+        | AccountingChange::Resized { .. }
+        | AccountingChange::StepEnded { .. }
+        | AccountingChange::Suspended { .. }
+        | AccountingChange::Resumed { .. } => 0,
     };
     FIXED_BYTES + texts
 }

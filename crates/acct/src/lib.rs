@@ -18,14 +18,16 @@ mod store;
 mod window;
 
 pub use archive::{
-    ArchiveError, ArchiveHeader, ArchiveReader, ArchiveWriter, Archived, ArchivedJob, ArchivedSum,
-    ArchivedText,
+    ArchiveError, ArchiveHeader, ArchiveReader, ArchiveWriter, Archived, ArchivedJob, ArchivedText,
+    ArchivedUsage,
 };
-pub use change::{Change, JobRow, NodeNow, ReservationNow, RunKey, changes, resync};
-pub use follower::{Follower, FollowerStopped, Full, Health, Unflushed};
+pub use change::{
+    AccountingChange, JobRow, NodeServiceRow, ReservationRow, RunKey, changes, resync,
+};
+pub use follower::{FlushTimeout, Follower, FollowerStopped, Health, QueueFull};
 pub use sqlite::{
-    Copied, CopySource, Gone, ImportMark, Imported, ImportedJob, Importer, OutSum, PurgePosition,
-    Purged, Purger, Reader, Restored, Restorer, RowKey, Rows, SqliteStore, Stage, Suspension,
-    UseKey, UseSum, UsedSum,
+    CopyProgress, CopySource, ImportMark, Imported, ImportedJob, Importer, OutSum, PurgeKind,
+    PurgePosition, PurgedRowIds, Purger, Reader, Restored, Restorer, RowKey, Rows, SqliteStore,
+    Stage, Suspension, UseKey, UseSum, UsedSum,
 };
 pub use store::{History, Interrupter, NoStore, Store, StoreError, Transactions, Use};

@@ -24,13 +24,13 @@ mod text_hash;
 mod usage;
 mod write;
 
-pub use copy::{Copied, CopySource, Gone, OutSum, Rows, Stage, Suspension, UsedSum};
+pub use copy::{CopyProgress, CopySource, OutSum, PurgedRowIds, Rows, Stage, Suspension, UsedSum};
 pub use import::{ImportMark, Imported, ImportedJob, Importer, UseKey, UseSum};
-pub use purge::{PurgePosition, Purged, Purger, RowKey};
+pub use purge::{PurgeKind, PurgePosition, Purger, RowKey};
 pub use read::Reader;
 pub use restore::{Restored, Restorer};
 
-use crate::change::Change;
+use crate::change::AccountingChange;
 use crate::store::{Store, StoreError};
 use ::log::error;
 use rusqlite::config::DbConfig;
@@ -93,9 +93,9 @@ impl SqliteStore {
         Reader::open(&self.path)
     }
 
-    fn try_write(&mut self, changes: &[Change], position: u64) -> Result<(), StoreError> {
+    fn try_write(&mut self, changes: &[AccountingChange], position: u64) -> Result<(), StoreError> {
         // Changes after a run was made smaller are about the run that follows it.
-        let parts = changes.split_inclusive(|c| matches!(c, Change::Resized { .. }));
+        let parts = changes.split_inclusive(|c| matches!(c, AccountingChange::Resized { .. }));
         let plans = parts.map(plan::Plan::of).collect::<Result<Vec<_>, _>>()?;
         let transaction = self
             .connection
@@ -124,7 +124,7 @@ impl SqliteStore {
 
 impl SqliteStore {
     /// As [`Self::try_write`], after which nothing is remembered of a transaction that was rolled back.
-    fn write_all(&mut self, changes: &[Change], position: u64) -> Result<(), StoreError> {
+    fn write_all(&mut self, changes: &[AccountingChange], position: u64) -> Result<(), StoreError> {
         let result = self.try_write(changes, position);
         match result {
             Ok(()) => self.position = position,
@@ -138,7 +138,7 @@ impl SqliteStore {
 
     /// Writes changes of which some can never be written without these, which are found by halves. The position stays: until
     /// all are through, they come again from the journal. The file says up to where, and to write one twice changes nothing.
-    fn write_possible(&mut self, changes: &[Change]) -> Result<(), StoreError> {
+    fn write_possible(&mut self, changes: &[AccountingChange]) -> Result<(), StoreError> {
         match self.write_all(changes, self.position) {
             Err(error) if error.is_lasting() && changes.len() <= 1 => {
                 error!("accounting leaves out a change that it can never write: {error}");
@@ -158,7 +158,7 @@ impl Store for SqliteStore {
         self.position
     }
 
-    fn write(&mut self, changes: &[Change], position: u64) -> Result<(), StoreError> {
+    fn write(&mut self, changes: &[AccountingChange], position: u64) -> Result<(), StoreError> {
         match self.write_all(changes, position) {
             Err(error) if error.is_lasting() => {
                 schema::set_halves_end(&self.connection, position)?;

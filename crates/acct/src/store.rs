@@ -1,6 +1,6 @@
 //! The operations of an accounting database, whichever it is.
 
-use crate::change::Change;
+use crate::change::AccountingChange;
 use muster_model::ids::JobId;
 use muster_model::time::Timestamp;
 use muster_proto::acct::{
@@ -22,7 +22,7 @@ pub trait Store: Send {
     ///
     /// # Errors
     /// What the database says; then the same call may be repeated.
-    fn write(&mut self, changes: &[Change], position: u64) -> Result<(), StoreError>;
+    fn write(&mut self, changes: &[AccountingChange], position: u64) -> Result<(), StoreError>;
 
     /// Makes written rows survive a loss of power. Returns the position up to which they do. A snapshot of the
     /// controller's state may replace the journal before it only up to here: rows that are written but not synced
@@ -43,7 +43,7 @@ impl Store for NoStore {
         self.position
     }
 
-    fn write(&mut self, _changes: &[Change], position: u64) -> Result<(), StoreError> {
+    fn write(&mut self, _changes: &[AccountingChange], position: u64) -> Result<(), StoreError> {
         self.position = position;
         Ok(())
     }

@@ -11,4 +11,4 @@ pub use bytes::{ByteBounds, ByteCount, NoRoom};
 pub use fair_queue::FairQueue;
 pub use host_address::HostAddress;
 pub use refusals::Refusals;
-pub use strangers::{Bounds, StrangerId, Strangers};
+pub use strangers::{StrangerBounds, StrangerId, Strangers};

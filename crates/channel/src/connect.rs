@@ -4,7 +4,7 @@
 use crate::SECRET;
 use crate::handshake::{Channel, HandshakeError, Initiator};
 use crate::opening::Scheme;
-use crate::records::{Opener, Sealer};
+use crate::records::{Sealer, Unsealer};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
@@ -151,7 +151,7 @@ fn carry_out(mut from: UnixStream, mut to: TcpStream, mut sealer: Sealer) {
 }
 
 /// Carries to the program what comes from the other host, until either end closes.
-fn carry_in(mut from: TcpStream, mut to: UnixStream, mut opener: Opener) {
+fn carry_in(mut from: TcpStream, mut to: UnixStream, mut opener: Unsealer) {
     let (mut chunk, mut plain) = (vec![0; CHUNK], Vec::new());
     let mut carry = || -> io::Result<()> {
         loop {

@@ -3,7 +3,7 @@
 use crate::SECRET;
 use crate::opening::{CREDENTIAL_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use crate::opening::{EXCHANGE_OVERHEAD, Opening, OpeningError, Scheme, part};
-use crate::records::{Opener, Sealer};
+use crate::records::{Sealer, Unsealer};
 use snow::{Builder, HandshakeState};
 use std::sync::Arc;
 
@@ -42,12 +42,12 @@ pub struct Channel {
     /// For outgoing records.
     pub sealer: Sealer,
     /// For incoming records.
-    pub opener: Opener,
+    pub opener: Unsealer,
 }
 
 /// A channel of the side that connects.
 #[derive(Debug)]
-pub struct Begun {
+pub struct InitiatedChannel {
     /// Both directions.
     pub channel: Channel,
     /// The payload of the other side's answer.
@@ -115,7 +115,7 @@ impl Initiator {
     ///
     /// # Errors
     /// The other side refuses, or is not who can read the credential.
-    pub fn finish(&mut self, bytes: &[u8]) -> Result<Option<Begun>, HandshakeError> {
+    pub fn finish(&mut self, bytes: &[u8]) -> Result<Option<InitiatedChannel>, HandshakeError> {
         let Some((exchange, rest)) = part(bytes, PAYLOAD_BYTES_MAX + EXCHANGE_OVERHEAD, "answer")?
         else {
             return Ok(None);
@@ -138,7 +138,7 @@ impl Initiator {
         let mut confirmation = Vec::new();
         let sealed = channel.sealer.seal(CONFIRMATION, &mut confirmation);
         sealed.map_err(|e| HandshakeError::Failed(e.to_string()))?;
-        Ok(Some(Begun {
+        Ok(Some(InitiatedChannel {
             channel,
             payload,
             confirmation,
@@ -240,7 +240,7 @@ fn channel(state: HandshakeState) -> Result<Channel, HandshakeError> {
     let state = Arc::new(state.into_stateless_transport_mode().map_err(failed)?);
     Ok(Channel {
         sealer: Sealer::new(Arc::clone(&state)),
-        opener: Opener::new(state),
+        opener: Unsealer::new(state),
     })
 }
 
@@ -279,7 +279,7 @@ mod tests {
         Ok((begun.channel, far.into_channel()))
     }
 
-    fn pass(from: &mut Sealer, to: &mut Opener, bytes: &[u8]) {
+    fn pass(from: &mut Sealer, to: &mut Unsealer, bytes: &[u8]) {
         let (mut sealed, mut opened) = (Vec::new(), Vec::new());
         from.seal(bytes, &mut sealed).unwrap();
         for chunk in sealed.chunks(1000) {

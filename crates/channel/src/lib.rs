@@ -3,7 +3,7 @@
 //! have it can neither speak for the client nor answer for the server; keys are new for each connection, so that a
 //! secret that becomes known later opens nothing that was recorded.
 //!
-//! [`Initiator`] and [`Responder`] are the exchange, [`Sealer`] and [`Opener`] what follows, all without I/O. [`connect`]
+//! [`Initiator`] and [`Responder`] are the exchange, [`Sealer`] and [`Unsealer`] what follows, all without I/O. [`connect`]
 //! gives a command a plain socket whose other end is a remote host; daemons use `relay` and `server`.
 
 pub mod admission;
@@ -21,13 +21,15 @@ pub mod server;
 mod statement;
 
 pub use connect::{Connected, connect, dial, open};
-pub use handshake::{Begun, Channel, HandshakeError, Initiator, Responder, UnconfirmedChannel};
+pub use handshake::{
+    Channel, HandshakeError, InitiatedChannel, Initiator, Responder, UnconfirmedChannel,
+};
 pub use keep_alive::KeepAlive;
 pub use listener::listen_everywhere;
 pub use opening::{
     CREDENTIAL_BYTES_MAX, OPENING_BYTES_MAX, Opening, OpeningError, PAYLOAD_BYTES_MAX, Scheme,
 };
-pub use records::{Opener, RECORD_BYTES_MAX, RecordError, Sealer};
+pub use records::{RECORD_BYTES_MAX, RecordError, Sealer, Unsealer};
 pub use statement::{NoStatement, Purpose, Statement};
 
 /// Bytes of the secret that a credential gives both sides.

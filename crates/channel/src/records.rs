@@ -69,7 +69,7 @@ impl Sealer {
 }
 
 /// The direction that comes in.
-pub struct Opener {
+pub struct Unsealer {
     keys: Arc<StatelessTransportState>,
     number: u64,
     /// Received bytes, and how many of them were opened.
@@ -78,9 +78,9 @@ pub struct Opener {
     ended: bool,
 }
 
-impl Opener {
-    pub(crate) fn new(keys: Arc<StatelessTransportState>) -> Opener {
-        Opener {
+impl Unsealer {
+    pub(crate) fn new(keys: Arc<StatelessTransportState>) -> Unsealer {
+        Unsealer {
             keys,
             number: 0,
             bytes: Vec::new(),
@@ -163,7 +163,7 @@ impl std::fmt::Debug for Sealer {
     }
 }
 
-impl std::fmt::Debug for Opener {
+impl std::fmt::Debug for Unsealer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Opener at {}", self.number)
     }
@@ -187,7 +187,7 @@ mod tests {
         (near.channel, far.into_channel())
     }
 
-    fn open_all(opener: &mut Opener, bytes: &[u8]) -> Result<Vec<u8>, RecordError> {
+    fn open_all(opener: &mut Unsealer, bytes: &[u8]) -> Result<Vec<u8>, RecordError> {
         let mut plain = Vec::new();
         opener.push(bytes);
         while opener.open_next(&mut plain)? {}

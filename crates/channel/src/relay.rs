@@ -4,7 +4,7 @@
 use crate::admission::ByteCount;
 use crate::handshake::{Channel, UnconfirmedChannel};
 use crate::opening::{OPENING_BYTES_MAX, Opening};
-use crate::records::{Opener, Sealer};
+use crate::records::{Sealer, Unsealer};
 use std::cell::RefCell;
 use std::io;
 use std::pin::pin;
@@ -311,7 +311,7 @@ async fn carry_out(
 async fn carry_in(
     from: OwnedReadHalf,
     mut to: unix::OwnedWriteHalf,
-    mut opener: Opener,
+    mut opener: Unsealer,
     mut held: KeptBytes,
     part_max: Duration,
 ) -> io::Result<()> {

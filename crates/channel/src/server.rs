@@ -1,7 +1,7 @@
 //! The side that is connected to, in a daemon with an event loop: it accepts connections, has somebody find out whose each is, and
 //! carries those of which that is known to a socket of this host and back.
 
-use crate::admission::{Bounds, ByteBounds, ByteCount, Refusals, StrangerId, Strangers};
+use crate::admission::{ByteBounds, ByteCount, Refusals, StrangerBounds, StrangerId, Strangers};
 use crate::handshake::Channel;
 use crate::relay::relay;
 use std::any::Any;
@@ -79,7 +79,7 @@ impl Drop for Presence {
 
 impl ChannelServer {
     /// With these bounds of connections of which nobody knows whose they are, in number and time.
-    pub fn new(bounds: Bounds, patience: Duration, log: Log) -> Rc<ChannelServer> {
+    pub fn new(bounds: StrangerBounds, patience: Duration, log: Log) -> Rc<ChannelServer> {
         Rc::new(ChannelServer {
             patience,
             log,
@@ -222,7 +222,7 @@ mod tests {
             .unwrap();
         let local = tokio::task::LocalSet::new();
         local.block_on(&runtime, async {
-            let bounds = Bounds {
+            let bounds = StrangerBounds {
                 all: 8,
                 of_address: 4,
             };

@@ -4,7 +4,7 @@
 use crate::grid_engine;
 use crate::listing::format::{Field, Record};
 use crate::listing::{job_fields, node_fields, step_fields};
-use crate::options::{Arg, HelpForm, Spec, Status};
+use crate::options::{Arg, HelpForm, OptionStatus, Spec};
 use crate::sacct::fields as sacct_fields;
 use crate::scancel;
 use crate::scontrol::{partition, reservation, table, update, update_job};
@@ -12,7 +12,7 @@ use crate::{
     class, logs, report, sacct, sacctmgr, sattach, sbcast, scrontab, sdiag, seff, sgather, sinfo,
     sprio, squeue, sreport, sshare, sstat, strigger, top, torque, watch, why,
 };
-use muster_conf::options::{self as submission, Command as Submission};
+use muster_conf::options::{self as submission, OptionCommand as Submission};
 
 /// A command.
 #[derive(Clone, Debug)]
@@ -53,7 +53,7 @@ pub struct Row {
     /// One line on what it does.
     pub help: &'static str,
     /// What it does here.
-    pub status: Status,
+    pub status: OptionStatus,
 }
 
 /// Other things that a command knows.
@@ -62,7 +62,7 @@ pub struct List {
     /// What they are.
     pub title: &'static str,
     /// Each: its name, what it is (may be empty), what it does here.
-    pub rows: Vec<(String, String, Status)>,
+    pub rows: Vec<(String, String, OptionStatus)>,
 }
 
 const PLAIN: &[(&str, &str)] = &[
@@ -280,12 +280,12 @@ fn resources_of_torque() -> List {
     }
 }
 
-fn of_column(constant: bool) -> Status {
+fn of_column(constant: bool) -> OptionStatus {
     match constant {
-        true => Status::Partly(
+        true => OptionStatus::Partly(
             "always the same, or empty: it is not measured or there is no such thing here",
         ),
-        false => Status::Works,
+        false => OptionStatus::Works,
     }
 }
 
@@ -320,10 +320,10 @@ fn scontrol_lists() -> Vec<List> {
     let shown = crate::scontrol::show::ENTITIES
         .iter()
         .map(|(name, _, _, status)| plain(name, *status));
-    let job = update_job::fields().map(|name| plain(name, Status::Works));
+    let job = update_job::fields().map(|name| plain(name, OptionStatus::Works));
     let not = update_job::REFUSED
         .iter()
-        .map(|(name, why)| plain(name, Status::Refused(why)));
+        .map(|(name, why)| plain(name, OptionStatus::Refused(why)));
     let list = |title, rows| List { title, rows };
     vec![
         list("Commands", keywords.collect()),
@@ -346,7 +346,7 @@ fn scontrol_lists() -> Vec<List> {
         list(
             "Flags of reservations",
             reservation::flag_names()
-                .map(|name| plain(name, Status::Works))
+                .map(|name| plain(name, OptionStatus::Works))
                 .collect(),
         ),
         list(

@@ -206,20 +206,20 @@ pub fn accounting(client: &mut Client, id: JobId) -> Result<Vec<AcctJob>, Connec
 
 /// Looks at jobs that are waited for, at growing intervals.
 #[derive(Debug)]
-pub struct Looks {
+pub struct JobPoller {
     pause: Duration,
     until: Option<Instant>,
 }
 
-impl Looks {
+impl JobPoller {
     /// Between the first two looks.
     const SHORTEST: Duration = Duration::from_millis(20);
     const LONGEST: Duration = Duration::from_secs(1);
 
     /// Looks until that time, or for ever.
-    pub fn until(until: Option<Instant>) -> Looks {
-        Looks {
-            pause: Looks::SHORTEST,
+    pub fn until(until: Option<Instant>) -> JobPoller {
+        JobPoller {
+            pause: JobPoller::SHORTEST,
             until,
         }
     }
@@ -236,7 +236,7 @@ impl Looks {
             return None;
         }
         let pause = left.map_or(self.pause, |left| left.min(self.pause));
-        self.pause = (self.pause * 2).min(Looks::LONGEST);
+        self.pause = (self.pause * 2).min(JobPoller::LONGEST);
         Some(pause)
     }
 }
@@ -271,10 +271,10 @@ mod tests {
     fn looks_at_jobs_become_rarer_and_end_in_time() {
         let now = Instant::now();
         let ms = Duration::from_millis;
-        let mut looks = Looks::until(None);
+        let mut looks = JobPoller::until(None);
         let pauses: Vec<Duration> = (0..8).map_while(|_| looks.next_pause(now)).collect();
         assert_eq!(pauses, [20, 40, 80, 160, 320, 640, 1000, 1000].map(ms));
-        let mut looks = Looks::until(Some(now + ms(50)));
+        let mut looks = JobPoller::until(Some(now + ms(50)));
         assert_eq!(looks.next_pause(now), Some(ms(20)));
         assert_eq!(looks.next_pause(now + ms(20)), Some(ms(30)));
         assert_eq!(looks.next_pause(now + ms(50)), None);

@@ -275,7 +275,7 @@ mod tests {
     use super::*;
     use muster_model::cpuset::CpuSet;
     use muster_model::ids::{NodeIdx, StepNo};
-    use muster_model::job::{Allocation, Job, NodeShare, Usage};
+    use muster_model::job::{Allocation, Job, NodeShare, ResourceUsage};
     use muster_model::spec::JobSpec;
     use muster_model::time::{TimeLimit, Timestamp};
     use muster_proto::frame;
@@ -332,9 +332,9 @@ mod tests {
                     AgentReply::Refused(gone)
                 }
                 AgentRequest::Measure { .. } => {
-                    let usage = Usage {
+                    let usage = ResourceUsage {
                         user_us: 7,
-                        ..Usage::default()
+                        ..ResourceUsage::default()
                     };
                     AgentReply::Measured(vec![MeasuredStep {
                         step: StepNo(0),

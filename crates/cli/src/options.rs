@@ -3,7 +3,7 @@
 //! name; no command has to remember it.
 
 use muster_conf::options::getopt::{self, OperandOrder};
-pub use muster_conf::options::{Arg, Status};
+pub use muster_conf::options::{Arg, OptionStatus};
 use std::fmt::Write as _;
 
 /// One option of a command.
@@ -22,7 +22,7 @@ pub struct Opt {
     /// One line on what it does; empty for another name of an option.
     pub help: &'static str,
     /// What it does here.
-    pub status: Status,
+    pub status: OptionStatus,
 }
 
 impl getopt::Spec for Opt {
@@ -48,7 +48,7 @@ pub(crate) const fn flag(long: &'static str, help: &'static str) -> Opt {
         arg: Arg::None,
         placeholder: "",
         help,
-        status: Status::Works,
+        status: OptionStatus::Works,
     }
 }
 
@@ -80,24 +80,24 @@ impl Opt {
     }
 
     pub(crate) const fn partly(mut self, how: &'static str) -> Opt {
-        self.status = Status::Partly(how);
+        self.status = OptionStatus::Partly(how);
         self
     }
 
     /// Accepted, and nothing that anyone would miss happens.
     pub(crate) const fn stored(mut self, why: &'static str) -> Opt {
-        self.status = Status::StoredOnly { why, warn: false };
+        self.status = OptionStatus::StoredOnly { why, warn: false };
         self
     }
 
     pub(crate) const fn refused(mut self, why: &'static str) -> Opt {
-        self.status = Status::Refused(why);
+        self.status = OptionStatus::Refused(why);
         self
     }
 
     /// Accepted with a warning, since somebody may miss it.
     pub(crate) const fn warns(mut self, why: &'static str) -> Opt {
-        self.status = Status::StoredOnly { why, warn: true };
+        self.status = OptionStatus::StoredOnly { why, warn: true };
         self
     }
 
@@ -108,9 +108,9 @@ impl Opt {
 
     fn push_help(&self, text: &mut String) {
         let note = match self.status {
-            Status::Works | Status::Partly(_) => "",
-            Status::StoredOnly { .. } => " (no effect here)",
-            Status::Refused(_) => " (not supported here)",
+            OptionStatus::Works | OptionStatus::Partly(_) => "",
+            OptionStatus::StoredOnly { .. } => " (no effect here)",
+            OptionStatus::Refused(_) => " (not supported here)",
         };
         let help = format!("{}{note}", self.help);
         push_row(text, &format!("  {}", self.form()), &help);
@@ -204,19 +204,19 @@ impl Spec {
         let informs = parsed
             .options
             .iter()
-            .filter(|(row, _)| self.status(row) == Status::Works)
+            .filter(|(row, _)| self.status(row) == OptionStatus::Works)
             .any(|(row, _)| matches!(row.name, "help" | "usage" | "version" | "helpformat"));
         let mut options = Vec::with_capacity(parsed.options.len());
         for (row, value) in parsed.options {
             match self.status(row) {
-                Status::Works | Status::Partly(_) => options.push((row.name, value)),
-                Status::StoredOnly { why, warn } => {
+                OptionStatus::Works | OptionStatus::Partly(_) => options.push((row.name, value)),
+                OptionStatus::StoredOnly { why, warn } => {
                     if warn {
                         eprintln!("{name}: warning: --{} has no effect: {why}", row.long);
                     }
                 }
-                Status::Refused(_) if informs => {}
-                Status::Refused(why) => {
+                OptionStatus::Refused(_) if informs => {}
+                OptionStatus::Refused(why) => {
                     return Err(format!(
                         "{name}: error: --{} is not supported: {why}",
                         row.long
@@ -236,7 +236,7 @@ impl Spec {
     }
 
     /// Another name has the status of the usual one.
-    fn status(&self, row: &Opt) -> Status {
+    fn status(&self, row: &Opt) -> OptionStatus {
         let usual = self.options.iter().find(|o| o.long == row.name);
         usual.map_or(row.status, |o| o.status)
     }
@@ -312,9 +312,9 @@ impl Spec {
                 Arg::Optional => format!(" [{}]", option.placeholder),
             };
             let note = match option.status {
-                Status::Works | Status::Partly(_) => "",
-                Status::StoredOnly { .. } => " (no effect here)",
-                Status::Refused(_) => " (not supported here)",
+                OptionStatus::Works | OptionStatus::Partly(_) => "",
+                OptionStatus::StoredOnly { .. } => " (no effect here)",
+                OptionStatus::Refused(_) => " (not supported here)",
             };
             let form = format!("[-{}{value}]", option.long);
             let _ = writeln!(text, "   {form:<40} {}{note}", option.help);
@@ -331,7 +331,9 @@ impl Spec {
         let mut text = LINE.to_owned();
         let is_shown = |row: &&Opt| {
             let is_other = matches!(row.name, "help" | "usage" | "version" | "helpformat");
-            !row.is_alias() && !is_other && matches!(row.status, Status::Works | Status::Partly(_))
+            !row.is_alias()
+                && !is_other
+                && matches!(row.status, OptionStatus::Works | OptionStatus::Partly(_))
         };
         for row in self.options.iter().filter(is_shown) {
             let mut given = parsed.options.iter().filter(|(name, _)| *name == row.name);
@@ -369,7 +371,7 @@ impl Spec {
         let shown = || {
             self.options
                 .iter()
-                .filter(|o| !o.is_alias() && !matches!(o.status, Status::Refused(_)))
+                .filter(|o| !o.is_alias() && !matches!(o.status, OptionStatus::Refused(_)))
         };
         let letters: String = shown()
             .filter(|o| o.arg == Arg::None)

@@ -35,7 +35,7 @@ mod value;
 
 pub use call::Connect;
 pub(crate) use command::{CommandDocument, part};
-pub use http::{AnswerSink, Caller, Method, Request, RestReply, Status};
+pub use http::{AnswerSink, Caller, HttpStatus, Method, Request, RestReply};
 
 use crate::connect::{Client, ConnectError};
 use crate::listing::document::DocumentReader;
@@ -98,7 +98,7 @@ fn read_request(request: &Request<'_>) -> Result<(FoundRoute, QueryPairs, Value)
     let query = value::read_query(request.query)?;
     if request.method != Method::Post && !request.body.is_empty() {
         let text = "Unexpected http body provided for non-POST method";
-        return Err(RestReply::text(Status::BAD_REQUEST, text));
+        return Err(RestReply::text(HttpStatus::BAD_REQUEST, text));
     }
     let body = match request.body {
         [] => Value::Null,
@@ -107,13 +107,13 @@ fn read_request(request: &Request<'_>) -> Result<(FoundRoute, QueryPairs, Value)
                 "Unable to parse query. The body has more than {} members and items.",
                 value::PARTS_MAX
             );
-            return Err(RestReply::text(Status(413), &text));
+            return Err(RestReply::text(HttpStatus(413), &text));
         }
         bytes => match serde_json::from_slice(bytes) {
             Ok(body) => body,
             Err(error) => {
                 let text = format!("Unable to parse query. The body is not valid JSON: {error}");
-                return Err(RestReply::text(Status::BAD_REQUEST, &text));
+                return Err(RestReply::text(HttpStatus::BAD_REQUEST, &text));
             }
         },
     };
@@ -125,7 +125,7 @@ fn read_request(request: &Request<'_>) -> Result<(FoundRoute, QueryPairs, Value)
 pub fn controller_page(path: &str, stream: UnixStream, conf: &Path) -> Option<RestReply> {
     let mut connection = match Client::over(stream, conf) {
         Ok(client) => GivenConnection(Some(client)),
-        Err(error) => return Some(RestReply::text(Status::UNAVAILABLE, &error.to_string())),
+        Err(error) => return Some(RestReply::text(HttpStatus::UNAVAILABLE, &error.to_string())),
     };
     if path == "/readyz" {
         return Some(readiness(&mut connection));
@@ -154,7 +154,7 @@ pub fn controller_page(path: &str, stream: UnixStream, conf: &Path) -> Option<Re
     let result = match call.ask(query::private_data) {
         Ok(private) if private != PrivateData::default() => {
             let text = "PrivateData is set, so that not everybody gets metrics here: have a token read slurmrestd's /metrics";
-            return Some(RestReply::text(Status::FORBIDDEN, text));
+            return Some(RestReply::text(HttpStatus::FORBIDDEN, text));
         }
         Ok(_) => (found.handler)(&mut call),
         Err(failure) => Err(failure),
@@ -166,7 +166,7 @@ pub fn controller_page(path: &str, stream: UnixStream, conf: &Path) -> Option<Re
 /// An answer that is kept whole, however long.
 #[derive(Debug, Default)]
 struct WholeAnswer {
-    status: Option<Status>,
+    status: Option<HttpStatus>,
     media_type: &'static str,
     body: String,
 }
@@ -174,7 +174,7 @@ struct WholeAnswer {
 impl WholeAnswer {
     fn into_answer(self) -> RestReply {
         RestReply {
-            status: self.status.unwrap_or(Status::INTERNAL_ERROR),
+            status: self.status.unwrap_or(HttpStatus::INTERNAL_ERROR),
             media_type: self.media_type,
             body: Cow::Owned(self.body),
         }
@@ -182,7 +182,7 @@ impl WholeAnswer {
 }
 
 impl AnswerSink for WholeAnswer {
-    fn begin(&mut self, status: Status, media_type: &'static str) {
+    fn begin(&mut self, status: HttpStatus, media_type: &'static str) {
         self.status = Some(status);
         self.media_type = media_type;
     }
@@ -204,8 +204,8 @@ impl AnswerSink for WholeAnswer {
 fn readiness(connection: &mut GivenConnection) -> RestReply {
     let asked = connection.connect();
     match asked.and_then(|mut client| client.query(Query::Ping)) {
-        Ok(_) => RestReply::text(Status::OK, "ok\n"),
-        Err(error) => RestReply::text(Status::UNAVAILABLE, &format!("{error}\n")),
+        Ok(_) => RestReply::text(HttpStatus::OK, "ok\n"),
+        Err(error) => RestReply::text(HttpStatus::UNAVAILABLE, &format!("{error}\n")),
     }
 }
 

@@ -7,7 +7,7 @@ use crate::submit::holder::{Holder, NotGranted, timeout};
 use crate::submit::line::{self, SubmitLine};
 use crate::submit::signals::Signals;
 use crate::submit::verbose;
-use muster_conf::options::{Command as Program, values};
+use muster_conf::options::{OptionCommand as Program, values};
 use muster_model::job::{ExitStatus, JobState};
 use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::signal::{SigSet, Signal, kill, killpg, raise};

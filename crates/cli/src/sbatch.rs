@@ -8,7 +8,7 @@ use crate::submit::filters::Filters;
 use crate::submit::line::{self, SubmitLine};
 use crate::submit::{capture, components, holder, verbose};
 use crate::zone;
-use muster_conf::options::{Command, Source, directives, environment as variables};
+use muster_conf::options::{OptionCommand, Source, directives, environment as variables};
 use muster_model::command::{Reply, UserCommand};
 use muster_model::environment::{self, Environment};
 use muster_model::ids::{BlobId, JobId};
@@ -49,7 +49,7 @@ pub(crate) fn main_for(args: &[String], origin: SubmissionOrigin) -> ExitCode {
 }
 
 fn run(args: &[String], origin: SubmissionOrigin) -> Result<ExitCode, ExitCode> {
-    let filters = Filters::of_site(Command::Sbatch, args)?;
+    let filters = Filters::of_site(OptionCommand::Sbatch, args)?;
     let (lines, command) = prepared(args, &filters, origin)?;
     let line = &lines[0];
     let mut client = line::connect(line, PREFIX)?;
@@ -70,7 +70,7 @@ fn run(args: &[String], origin: SubmissionOrigin) -> Result<ExitCode, ExitCode> 
 /// # Errors
 /// The exit code, after the error was written.
 pub(crate) fn request(args: &[String]) -> Result<UserCommand, ExitCode> {
-    let filters = Filters::options_of_site(Command::Sbatch)?;
+    let filters = Filters::options_of_site(OptionCommand::Sbatch)?;
     prepared(args, &filters, SubmissionOrigin::default()).map(|(_, command)| command)
 }
 
@@ -81,9 +81,9 @@ fn prepared(
 ) -> Result<(Vec<SubmitLine>, UserCommand), ExitCode> {
     if !filters.is_empty() {
         // As sbatch of Slurm asks, too, for what it needs to know before it reads the script; there is nothing of it here.
-        filters.defaults(Command::Sbatch, true)?;
+        filters.defaults(OptionCommand::Sbatch, true)?;
     }
-    let mut lines = line::read(Command::Sbatch, args, filters)?;
+    let mut lines = line::read(OptionCommand::Sbatch, args, filters)?;
     let last = lines.last().expect("a command line has a first component");
     // --wrap is the whole job's, whichever component it is said of.
     let wrap = lines.iter().rev().find_map(|l| l.chosen.value("wrap"));
@@ -133,7 +133,7 @@ fn read_directives(
         only.extend(others);
     }
     while lines.len() < sections.len() {
-        let mut chosen = filters.defaults(Command::Sbatch, false)?;
+        let mut chosen = filters.defaults(OptionCommand::Sbatch, false)?;
         if let Some(before) = lines.last() {
             components::pass_on(&before.chosen, &mut chosen, Source::CommandLine);
         }

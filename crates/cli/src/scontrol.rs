@@ -16,7 +16,7 @@ mod write_config;
 
 use crate::connect::{Client, ConnectError};
 use crate::listing::document::Dialect;
-use crate::options::Status;
+use crate::options::OptionStatus;
 use crate::say::{self, Say};
 use crate::submit::line;
 use muster_model::command::UserCommand;
@@ -188,7 +188,7 @@ impl Session {
         if rest.len() > known.most {
             return self.complain(&format!("too many arguments for keyword:{name}"));
         }
-        if let Status::Refused(why) = known.status {
+        if let OptionStatus::Refused(why) = known.status {
             return self.error(&format!("{} is not supported: {why}", known.name));
         }
         if self.dry_run && known.name != "reconfigure" {

@@ -8,7 +8,7 @@ use crate::listing::{Failure, failed_call, print, query};
 use crate::options::{Arg, HelpForm, Opt, Spec, also, env, flag, opt};
 use crate::rest::CommandDocument;
 use muster_model::time::Timestamp;
-use muster_proto::client::{Diag, HeldBackUser, KindRequests};
+use muster_proto::client::{Diag, KindRequests, ThrottledUser};
 
 /// sdiag.
 pub(crate) static SPEC: Spec = Spec {
@@ -230,7 +230,7 @@ fn requests(out: &mut String, diag: &Diag, ctx: &Ctx, order: RequestOrder) {
     }
     if !diag.held_back.is_empty() {
         out.push_str("\nUsers held back by rate limits and quotas\n");
-        for HeldBackUser { uid, count } in &diag.held_back {
+        for ThrottledUser { uid, count } in &diag.held_back {
             let name = ctx.user_name(*uid);
             put!(out, "\t{name:<16}({uid:8}) count:{count}\n");
         }

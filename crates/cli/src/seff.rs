@@ -187,15 +187,15 @@ mod tests {
     use super::*;
     use crate::sacct::tests::{job as sacct_job, step as sacct_step};
     use muster_model::ids::StepNo;
-    use muster_model::job::{ArrayTask, Usage};
+    use muster_model::job::{ArrayTask, ResourceUsage};
     use muster_proto::acct::AcctStep;
 
     fn job() -> AcctJob {
         let step = |total_rss_kib, user_us| AcctStep {
-            usage: Some(Usage {
+            usage: Some(ResourceUsage {
                 user_us,
                 total_rss_kib,
-                ..Usage::default()
+                ..ResourceUsage::default()
             }),
             ..sacct_step(StepNo(0), "s", JobState::Failed, (3, 0), 8, 0)
         };

@@ -22,7 +22,7 @@ use crate::submit::line::{self, SubmitLine};
 use crate::submit::verbose;
 use executor::Executor;
 use muster_conf::endpoint::{self, Endpoint};
-use muster_conf::options::{ChosenOptions, Command, Group, OptionError, Source, values};
+use muster_conf::options::{ChosenOptions, Group, OptionCommand, OptionError, Source, values};
 use muster_model::ids::JobId;
 use muster_model::job_env;
 use muster_node_core::srun::config::{
@@ -55,8 +55,8 @@ pub(crate) fn main_with_marks(args: &[String], marks: &[(String, String)]) -> Ex
 }
 
 fn run(args: &[String], marks: &[(String, String)]) -> Result<ExitCode, ExitCode> {
-    let filters = Filters::of_site(Command::Srun, args)?;
-    let mut lines = line::read_in(Command::Srun, args, &filters, het::variable)?;
+    let filters = Filters::of_site(OptionCommand::Srun, args)?;
+    let mut lines = line::read_in(OptionCommand::Srun, args, &filters, het::variable)?;
     let say = lines[0].say;
     if own_token().is_some() {
         let text = format!(

@@ -13,7 +13,7 @@ use crate::targets::{job_target, step_number};
 use muster_model::command::JobTarget;
 use muster_model::hostlist;
 use muster_model::ids::{JobId, StepId, StepNo};
-use muster_model::job::{Job, Step, Usage};
+use muster_model::job::{Job, ResourceUsage, Step};
 use muster_model::refusal::RefusalCode;
 use muster_proto::acct::{AcctJob, AcctStep};
 use muster_proto::client::{AllocationInfo, JobFilter, Query, Response};
@@ -390,7 +390,7 @@ impl ChosenSteps {
 #[derive(Default)]
 struct StepMeasurements {
     /// What steps use on all nodes that have answered.
-    usage: BTreeMap<StepId, Usage>,
+    usage: BTreeMap<StepId, ResourceUsage>,
     /// Numbers of processes, with commas between them, by step and node.
     pids: BTreeMap<StepId, BTreeMap<String, String>>,
     /// Nodes that have not answered.
@@ -450,7 +450,7 @@ fn task_id(client: &mut Client, base: JobId, text: &str) -> Option<JobId> {
     task.map(|job| job.id)
 }
 
-fn row(step: &Step, usage: Option<&Usage>) -> AcctStep {
+fn row(step: &Step, usage: Option<&ResourceUsage>) -> AcctStep {
     AcctStep {
         step: step.step,
         name: step.name.clone(),
@@ -549,9 +549,9 @@ mod tests {
             reply,
         };
         let used = |pages| {
-            let usage = Usage {
+            let usage = ResourceUsage {
                 pages,
-                ..Usage::default()
+                ..ResourceUsage::default()
             };
             let step = StepNo(0);
             Ok(Some(AgentReply::Measured(vec![MeasuredStep {

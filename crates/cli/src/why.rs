@@ -5,7 +5,7 @@ use crate::connect::{Client, ConnectError, unexpected};
 use crate::listing::context::Ctx;
 use crate::listing::{Failure, failed_call, print};
 use crate::options::{HelpForm, Spec, flag};
-use muster_model::explain::{Ahead, ExpectedStart, Explanation, TasksStart};
+use muster_model::explain::{ExpectedStart, Explanation, JobAhead, TasksStart};
 use muster_model::ids::JobId;
 use muster_model::refusal::RefusalCode;
 use muster_model::time::Timestamp;
@@ -259,7 +259,7 @@ fn span(s: u64) -> String {
     }
 }
 
-fn line_of(ahead: &Ahead, ctx: &Ctx) -> String {
+fn line_of(ahead: &JobAhead, ctx: &Ctx) -> String {
     let mut out = format!(
         "{} ({}, {}): {} CPU{}, ",
         ahead.job,
@@ -298,7 +298,7 @@ pub(crate) fn document(explanation: &Explanation) -> Value {
             "tasks": start.tasks,
         })
     };
-    let ahead = |a: &Ahead| {
+    let ahead = |a: &JobAhead| {
         json!({
             "job_id": a.job.0,
             "user": a.user,
@@ -339,7 +339,7 @@ pub(crate) fn document(explanation: &Explanation) -> Value {
 mod tests {
     use super::*;
     use jiff::tz::TimeZone;
-    use muster_model::explain::{Moment, Sooner};
+    use muster_model::explain::{EarlierStart, ExpectedTime};
     use muster_model::job::Reason;
 
     fn explanation() -> Explanation {
@@ -357,7 +357,7 @@ mod tests {
             reason: Reason::Resources,
             waits_for: vec!["It is next in partition batch.".into()],
             ahead: vec![
-                Ahead {
+                JobAhead {
                     job: JobId(12),
                     user: "ann".into(),
                     name: "big".into(),
@@ -367,20 +367,20 @@ mod tests {
                     runs: true,
                     until: Some(now.plus_s(5400)),
                 },
-                Ahead {
+                JobAhead {
                     job: JobId(16),
                     user: "bob".into(),
                     name: "next".into(),
                     partition: "batch".into(),
                     cpus: 4,
                     until: Some(now.plus_s(60)),
-                    ..Ahead::default()
+                    ..JobAhead::default()
                 },
             ],
             ahead_count: 3,
             start: Some(start(5400, "n[1-2]")),
             predicted: true,
-            sooner: vec![Sooner {
+            sooner: vec![EarlierStart {
                 change: "--time=10".into(),
                 words: "with a limit of 10 instead of 60 minutes".into(),
                 start: start(0, "n2"),
@@ -388,7 +388,7 @@ mod tests {
             tried: 5,
             now,
             waits: true,
-            times: vec![Moment {
+            times: vec![ExpectedTime {
                 what: "Not before".into(),
                 at: now.plus_s(3600),
             }],
@@ -407,7 +407,7 @@ Job 17 waits: Resources
   Not before: 2026-11-23T22:53:46 (in 1 h 0 min)
 Expected start: 2026-11-23T23:23:46 (in 1 h 30 min) on n[1-2] in partition batch
   if jobs run as long as predicted, and no job is submitted that comes first
-Ahead of it on those nodes (3):
+JobAhead of it on those nodes (3):
   12 (ann, big): 1 CPU, runs on n1 until 2026-11-23T23:23:46 at the latest
   16 (bob, next): 4 CPUs, waits too, starts first, at 2026-11-23T21:54:46
   and 1 more
@@ -437,7 +437,7 @@ Expected start: 2026-11-23T23:23:46 (in 1 h 30 min) on n[1-2] in partition batch
 It asks for 1,4-8 tasks, waits for the least number, and takes the greatest that fits then. With one number alone:
   1 task: 2026-11-23T23:23:46 (in 1 h 30 min) on n[1-2] in partition batch
   8 tasks: nothing that is foreseen makes room
-Ahead of it on those nodes (3):
+JobAhead of it on those nodes (3):
 "
             ),
             "{text}"

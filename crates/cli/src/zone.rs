@@ -2,7 +2,7 @@
 
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
-use muster_conf::options::values::time::{Civil, Zone};
+use muster_conf::options::values::time::{Civil, CivilZone};
 use muster_model::time::Timestamp;
 use std::cell::OnceCell;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -22,7 +22,7 @@ impl LocalZone {
     }
 }
 
-impl Zone for LocalZone {
+impl CivilZone for LocalZone {
     fn civil(&self, unix_s: i64) -> Civil {
         let at = jiff::Timestamp::from_second(unix_s).unwrap_or_default();
         let local = at.to_zoned(self.zone().clone());

@@ -10,7 +10,7 @@ use crate::job_classes::{self, JobClasses};
 use crate::load::load_with;
 use crate::site_options::{self, SiteOptions};
 use crate::source::{ReadFile, read_from_disk};
-use crate::verifier::{self, Bounds};
+use crate::verifier::{self, VerifierBounds};
 use crate::webhooks;
 use crate::{Config, files, job_container, topology};
 
@@ -126,8 +126,8 @@ pub fn check_with(path: &Path, read: ReadFile<'_>) -> CheckReport {
     }
     diagnostics.extend(found);
     for (name, kind) in [
-        ("cgroup.conf", files::Flat::Cgroup),
-        ("mpi.conf", files::Flat::Mpi),
+        ("cgroup.conf", files::PlainFile::Cgroup),
+        ("mpi.conf", files::PlainFile::Mpi),
     ] {
         if let Some(path) = beside(name) {
             diagnostics.extend(files::load_flat_with(kind, &path, read).1);
@@ -136,7 +136,7 @@ pub fn check_with(path: &Path, read: ReadFile<'_>) -> CheckReport {
     let file = directory.join(verifier::FILE);
     if let Ok(text) = read(&file) {
         let text = String::from_utf8_lossy(&text);
-        diagnostics.extend(Bounds::parse(&text, &file.display().to_string()).1);
+        diagnostics.extend(VerifierBounds::parse(&text, &file.display().to_string()).1);
     }
     let containers = beside(job_container::FILE).map(|path| job_container::load_with(&path, read));
     let (lines, found) = containers.unwrap_or_default();

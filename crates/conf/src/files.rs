@@ -231,7 +231,7 @@ fn resource_map(text: &str) -> Result<Vec<String>, String> {
 
 /// A file of plain settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Flat {
+pub enum PlainFile {
     /// cgroup.conf
     Cgroup,
     /// mpi.conf
@@ -240,18 +240,18 @@ pub enum Flat {
     Slurmdbd,
 }
 
-/// The settings of a [`Flat`] file.
+/// The settings of a [`PlainFile`] file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlatSettings {
     /// Which file.
-    pub kind: Flat,
+    pub kind: PlainFile,
     /// What it says, by the key's documented name.
     pub settings: Settings,
 }
 
 impl FlatSettings {
     /// Where there is no file: every key has its default.
-    pub fn defaults(kind: Flat) -> FlatSettings {
+    pub fn defaults(kind: PlainFile) -> FlatSettings {
         let settings = Settings::new();
         FlatSettings { kind, settings }
     }
@@ -266,24 +266,24 @@ impl FlatSettings {
     }
 }
 
-impl Flat {
+impl PlainFile {
     fn table(self) -> (&'static Table, &'static str) {
         match self {
-            Flat::Cgroup => (&keys::CGROUP, "cgroup.conf"),
-            Flat::Mpi => (&keys::MPI, "mpi.conf"),
-            Flat::Slurmdbd => (&keys::SLURMDBD, "slurmdbd.conf"),
+            PlainFile::Cgroup => (&keys::CGROUP, "cgroup.conf"),
+            PlainFile::Mpi => (&keys::MPI, "mpi.conf"),
+            PlainFile::Slurmdbd => (&keys::SLURMDBD, "slurmdbd.conf"),
         }
     }
 }
 
 /// Loads cgroup.conf, mpi.conf or slurmdbd.conf from disk.
-pub fn load_flat(kind: Flat, path: &Path) -> (FlatSettings, Vec<Diagnostic>) {
+pub fn load_flat(kind: PlainFile, path: &Path) -> (FlatSettings, Vec<Diagnostic>) {
     load_flat_with(kind, path, &source::read_from_disk)
 }
 
 /// [`load_flat`] by way of the caller's own file reader.
 pub fn load_flat_with(
-    kind: Flat,
+    kind: PlainFile,
     path: &Path,
     read: ReadFile<'_>,
 ) -> (FlatSettings, Vec<Diagnostic>) {

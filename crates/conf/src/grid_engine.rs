@@ -108,7 +108,7 @@ impl AllocationRule {
 
 /// What an amount is counted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Per {
+pub enum CountedPer {
     /// Each host.
     Host,
     /// Each slot.
@@ -121,7 +121,7 @@ pub enum Per {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// A generic resource: `gpu` or `gpu:a100`.
-    Gres(String, Per),
+    Gres(String, CountedPer),
     /// A license.
     License(String),
     /// A feature of nodes.
@@ -405,9 +405,9 @@ fn rule(text: &str) -> Result<AllocationRule, String> {
 
 fn target(words: &[&str]) -> Result<Target, String> {
     let per = match words.get(1) {
-        None | Some(&"host") => Per::Host,
-        Some(&"slot") => Per::Slot,
-        Some(&"job") => Per::Job,
+        None | Some(&"host") => CountedPer::Host,
+        Some(&"slot") => CountedPer::Slot,
+        Some(&"job") => CountedPer::Job,
         Some(word) => return Err(format!("'{word}' is not one of host, slot and job")),
     };
     let is_gres = words[0].starts_with("gres:");
@@ -473,7 +473,7 @@ mod tests {
         assert_eq!(mapping.queue_of("other"), "other");
         assert_eq!(mapping.rule("mpi16"), Some(AllocationRule::Fixed(16)));
         assert_eq!(mapping.rule("mpi"), None, "the file names its own");
-        let gpu = Target::Gres("gpu".to_owned(), Per::Slot);
+        let gpu = Target::Gres("gpu".to_owned(), CountedPer::Slot);
         assert_eq!(mapping.complex("gpu"), Some(&gpu));
         assert_eq!(Mapping::default().rule("mpi"), Some(AllocationRule::FillUp));
     }

@@ -22,14 +22,14 @@ pub struct Key {
     /// Whether and where `scontrol show config` lists it.
     pub shown: KeyListing,
     /// What Muster does with it.
-    pub status: Status,
+    pub status: KeyStatus,
     /// What it means, in a few words.
     pub about: &'static str,
 }
 
 /// What Muster does with a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Status {
+pub enum KeyStatus {
     /// It does what the documentation says.
     Honoured,
     /// It is read and has no effect; the text says why.
@@ -483,10 +483,10 @@ fn row(name: &'static str, rest: &'static str) -> Key {
             _ => KeyListing::Never,
         },
         status: match letter {
-            "H" => Status::Honoured,
-            "N" => Status::NoEffect(note.trim()),
-            "E" => Status::Protection(note.trim()),
-            _ => Status::Later(note.trim()),
+            "H" => KeyStatus::Honoured,
+            "N" => KeyStatus::NoEffect(note.trim()),
+            "E" => KeyStatus::Protection(note.trim()),
+            _ => KeyStatus::Later(note.trim()),
         },
         about,
     }
@@ -566,7 +566,7 @@ mod tests {
                         key.name
                     );
                 }
-                if let Status::NoEffect(why) | Status::Protection(why) = key.status {
+                if let KeyStatus::NoEffect(why) | KeyStatus::Protection(why) = key.status {
                     assert!(!why.is_empty(), "{name} {}: say why", key.name);
                 }
             }

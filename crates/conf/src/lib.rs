@@ -49,4 +49,4 @@ pub use nodes::{MAX_NODES, parse_gres};
 pub use show::{ListingContext, format_row, show_config};
 pub use slurmctld_parameters::RateLimits;
 pub use source::{ReadFile, optional_text, read_from_disk};
-pub use write::{Minimal, write_minimal};
+pub use write::{PrivateClusterConfig, write_minimal};

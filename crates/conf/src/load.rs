@@ -7,7 +7,7 @@ use std::io;
 use std::path::Path;
 
 use crate::diagnostic::{Diagnostic, Findings, Origin};
-use crate::keys::{self, Key, Kind, Status, Table};
+use crate::keys::{self, Key, KeyStatus, Kind, Table};
 use crate::model::{
     ClusterLimits, Config, ControlHost, Paths, PriorityType, Propagate, SchedulerType,
     SelectParameters, SelectType, SelectUnit, Setting, Timeouts,
@@ -99,7 +99,7 @@ impl<'a> Checker<'a> {
             Err(_) if is_unused_plugin(key) => self.status(key, pair, &[], what),
             Err(error) => {
                 let (message, help) = match key.status {
-                    Status::Protection(why) => (
+                    KeyStatus::Protection(why) => (
                         format!("{}={} is not supported: {why}", key.name, pair.value),
                         format!("remove {} if the site can do without it", key.name),
                     ),
@@ -146,17 +146,17 @@ impl<'a> Checker<'a> {
         }
         let name = key.name;
         match key.status {
-            Status::Honoured if later.is_empty() => return,
-            Status::NoEffect(why) | Status::Protection(why) => {
+            KeyStatus::Honoured if later.is_empty() => return,
+            KeyStatus::NoEffect(why) | KeyStatus::Protection(why) => {
                 let message = format!("{name} has no effect in Muster: {why}");
                 self.findings
                     .add(crate::Severity::NoEffect, &pair.origin, name, message, "");
             }
-            Status::Later(note) if later.is_empty() => {
+            KeyStatus::Later(note) if later.is_empty() => {
                 let message = format!("{name} is not implemented yet and is ignored");
                 self.findings.warn(&pair.origin, name, message, note);
             }
-            Status::Honoured | Status::Later(_) => {
+            KeyStatus::Honoured | KeyStatus::Later(_) => {
                 let words = later.join(",");
                 let message = format!("{name}: {words} is not implemented yet and is ignored");
                 self.findings.warn(&pair.origin, name, message, "");
@@ -188,7 +188,7 @@ fn nearest(table: &'static Table, name: &str) -> Option<&'static str> {
 }
 
 fn is_unused_plugin(key: &Key) -> bool {
-    matches!(key.kind, Kind::Plugin(..)) && matches!(key.status, Status::NoEffect(_))
+    matches!(key.kind, Kind::Plugin(..)) && matches!(key.status, KeyStatus::NoEffect(_))
 }
 
 /// Whether a value asks for what happens anyway: the default, or that nothing is done.

@@ -21,7 +21,7 @@ pub mod torque;
 pub mod values;
 
 pub use chosen::{ChosenOptions, OptionValue, Source};
-pub use row::{Arg, Command, Commands, Group, OptionRow, Status};
+pub use row::{Arg, Commands, Group, OptionCommand, OptionRow, OptionStatus};
 
 const COUNT: usize = general::ROWS.len()
     + resources::ROWS.len()
@@ -60,7 +60,7 @@ pub fn table() -> &'static [OptionRow] {
 }
 
 /// The row of a long name for a command.
-pub fn find(command: Command, long: &str) -> Option<&'static OptionRow> {
+pub fn find(command: OptionCommand, long: &str) -> Option<&'static OptionRow> {
     TABLE
         .iter()
         .find(|row| row.long == long && row.commands.has(command))
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn names_are_unique_for_each_command() {
-        for command in Command::ALL {
+        for command in OptionCommand::ALL {
             let rows: Vec<_> = table().iter().filter(|r| r.commands.has(command)).collect();
             for (at, row) in rows.iter().enumerate() {
                 for other in &rows[at + 1..] {
@@ -140,7 +140,7 @@ mod tests {
         for row in table() {
             assert!(!row.help.is_empty(), "--{}", row.long);
             assert!(!row.commands.is_empty(), "--{}", row.long);
-            if let Status::Refused(why) | Status::StoredOnly { why, .. } = row.status {
+            if let OptionStatus::Refused(why) | OptionStatus::StoredOnly { why, .. } = row.status {
                 assert!(!why.is_empty(), "--{}", row.long);
             }
             assert_eq!(

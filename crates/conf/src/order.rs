@@ -2,7 +2,7 @@
 
 use crate::model::{Config, PriorityType};
 use crate::value::{self, DurationLimit};
-use muster_model::order_config::{Multifactor, NoNormal, OrderConfig, UsageReset};
+use muster_model::order_config::{Multifactor, NoNormalFlags, OrderConfig, UsageReset};
 use muster_model::preemption::{PreemptMode, PreemptType, Preemption, parse_mode};
 
 impl Config {
@@ -130,7 +130,7 @@ impl Config {
             dampening: self.number_of("FairShareDampeningFactor").max(1),
             accrue_always: flag("accrue_always"),
             small_relative_to_time: flag("small_relative_to_time"),
-            no_normal: NoNormal {
+            no_normal: NoNormalFlags {
                 assoc: flag("no_normal_all") || flag("no_normal_assoc"),
                 partition: flag("no_normal_all") || flag("no_normal_part"),
                 qos: flag("no_normal_all") || flag("no_normal_qos"),

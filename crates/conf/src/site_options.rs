@@ -2,7 +2,7 @@
 //! What a user gives becomes a variable of the job and of the programs around it. Nothing here reads a file.
 
 use crate::diagnostic::{Diagnostic, Origin, Severity};
-use crate::options::{Arg, Command, OptionRow, find};
+use crate::options::{Arg, OptionCommand, OptionRow, find};
 use muster_model::site_option::{COUNT_MAX, PREFIX, VALUE_BYTES_MAX};
 use muster_model::visible_text::{is_control, visible};
 use std::sync::Arc;
@@ -255,7 +255,7 @@ impl SiteOptions {
                 "option {name:.80}: a name of at most {NAME_BYTES_MAX} small letters, digits and - is expected"
             ));
         }
-        if Command::ALL.iter().any(|c| find(*c, name).is_some()) {
+        if OptionCommand::ALL.iter().any(|c| find(*c, name).is_some()) {
             return Err(format!("option {name}: Slurm has an option --{name}"));
         }
         if self.options.iter().any(|option| option.name == name) {
@@ -393,7 +393,7 @@ mod tests {
         let rows = options.rows();
         assert_eq!(rows[1].placeholder, "1-500");
         assert_eq!(
-            rows[1].env_of(Command::Srun),
+            rows[1].env_of(OptionCommand::Srun),
             ["_SLURM_SPANK_OPTION_disk_scratch"]
         );
     }

@@ -32,7 +32,7 @@ pub const KEYS: [(&str, &str, &str); 4] = [
 
 /// What the file says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
+pub struct VerifierBounds {
     /// `Processes`.
     pub processes: usize,
     /// `TimeLimit`.
@@ -43,9 +43,9 @@ pub struct Bounds {
     pub passes_on_failure: bool,
 }
 
-impl Default for Bounds {
-    fn default() -> Bounds {
-        Bounds {
+impl Default for VerifierBounds {
+    fn default() -> VerifierBounds {
+        VerifierBounds {
             processes: 4,
             time_limit_s: 10,
             memory_mib: 64,
@@ -54,10 +54,10 @@ impl Default for Bounds {
     }
 }
 
-impl Bounds {
+impl VerifierBounds {
     /// Reads the text of a file of this name; what is wrong is said.
-    pub fn parse(text: &str, file: &str) -> (Bounds, Vec<Diagnostic>) {
-        let (mut bounds, mut findings) = (Bounds::default(), Vec::new());
+    pub fn parse(text: &str, file: &str) -> (VerifierBounds, Vec<Diagnostic>) {
+        let (mut bounds, mut findings) = (VerifierBounds::default(), Vec::new());
         let file: Arc<str> = file.into();
         for (number, line) in (1..).zip(text.lines()) {
             let line = line.split('#').next().unwrap_or_default().trim();
@@ -120,11 +120,12 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_with_its_line() {
         let text = "# ours\nprocesses = 2\nTimeLimit=3 # s\nOnFailure=Accept\n";
-        let (bounds, findings) = Bounds::parse(text, "verifier.conf");
+        let (bounds, findings) = VerifierBounds::parse(text, "verifier.conf");
         assert!(findings.is_empty());
         assert_eq!((bounds.processes, bounds.time_limit_s), (2, 3));
         assert!(bounds.passes_on_failure);
-        let (_, findings) = Bounds::parse("TimeLimit=0\nnone\nOnFailure=maybe\nMemory\n", "f");
+        let (_, findings) =
+            VerifierBounds::parse("TimeLimit=0\nnone\nOnFailure=maybe\nMemory\n", "f");
         let lines: Vec<u32> = findings.iter().map(|finding| finding.origin.line).collect();
         assert_eq!(lines, [1, 2, 3, 4]);
         assert_eq!(findings[0].message, "TimeLimit=0: 1 to 600 is expected");

@@ -5,7 +5,7 @@ use std::path::Path;
 
 /// What a private cluster consists of.
 #[derive(Debug, Clone)]
-pub struct Minimal<'a> {
+pub struct PrivateClusterConfig<'a> {
     /// Name of this host; all nodes are on it.
     pub host: &'a str,
     /// Port of the controller; node agents have those from `port + 10`.
@@ -23,8 +23,8 @@ pub struct Minimal<'a> {
 }
 
 /// The text of the slurm.conf.
-pub fn write_minimal(minimal: &Minimal<'_>) -> String {
-    let Minimal {
+pub fn write_minimal(minimal: &PrivateClusterConfig<'_>) -> String {
+    let PrivateClusterConfig {
         host,
         port,
         user,

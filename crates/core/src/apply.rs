@@ -16,7 +16,7 @@ use crate::policy::limits::{self, Charge, charged};
 use crate::policy::priority::calculate_scale;
 use crate::state::limit_use::AccrualGroup;
 use crate::state::queue_size::in_record;
-use crate::state::{Blob, Note, State};
+use crate::state::{Blob, DisplayUpdate, State};
 use muster_model::accounts::Accounts;
 use muster_model::config::{ClusterConfig, PartitionConfig};
 use muster_model::ids::{JobId, NodeIdx};
@@ -164,16 +164,16 @@ impl State {
 
     /// Takes note of data that is shown but is not history. A reason is taken only for a job that the scheduler may
     /// start; the reason of the others is known better here.
-    pub fn note(&mut self, note: &Note) {
+    pub fn note(&mut self, note: &DisplayUpdate) {
         match note {
-            Note::Reason(id, reason) => {
+            DisplayUpdate::Reason(id, reason) => {
                 if let Some(job) = self.jobs.get_mut(id).filter(|job| job.is_startable()) {
                     job.reason = *reason;
                     let nodes = |detail: &mut String| detail.starts_with(UNAVAILABLE);
                     job.reason_detail.take_if(nodes);
                 }
             }
-            Note::Unavailable(id, nodes) => {
+            DisplayUpdate::Unavailable(id, nodes) => {
                 let job = self.jobs.get_mut(id).filter(|job| job.is_startable());
                 // The reason of an event stays: a note is not written down.
                 let is_noted = |job: &&mut Job| {
@@ -184,12 +184,12 @@ impl State {
                     job.reason_detail = Some(format!("{UNAVAILABLE}{nodes}"));
                 }
             }
-            Note::Expected(id, time) => {
+            DisplayUpdate::Expected(id, time) => {
                 if let Some(job) = self.jobs.get_mut(id).filter(|job| job.is_startable()) {
                     job.expected_start = *time;
                 }
             }
-            Note::Evaluated(partitions, at) => {
+            DisplayUpdate::Evaluated(partitions, at) => {
                 self.evaluated
                     .resize(self.partitions.len(), Timestamp::default());
                 for &position in partitions {
@@ -198,7 +198,7 @@ impl State {
                     }
                 }
             }
-            Note::Health {
+            DisplayUpdate::Health {
                 node,
                 load_centi,
                 free_mib,

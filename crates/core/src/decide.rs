@@ -43,7 +43,7 @@ mod update_step;
 
 use crate::event::Event;
 use crate::policy::access;
-use crate::state::{Note, State};
+use crate::state::{DisplayUpdate, State};
 use draft::{Draft, EventBounds};
 use muster_model::command::{Command, Identity, Plan, Reply, UserCommand};
 use muster_model::effect::Effect;
@@ -67,7 +67,7 @@ pub struct Decision {
     /// `Reconfigure`, which the caller answers.
     pub reply: Option<Reply>,
     /// Notes to be taken after the events: health reports, the scheduler's reasons and expected starts.
-    pub notes: Vec<Note>,
+    pub notes: Vec<DisplayUpdate>,
 }
 
 /// Decides on a command. Changes nothing: the caller applies the events, in order.

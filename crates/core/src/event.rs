@@ -574,7 +574,7 @@ pub enum JobChange {
     TurnDue(#[n(0)] Timestamp),
     /// It has its nodes, but some of them must be powered up before it is launched.
     #[n(201)]
-    Waking(#[n(0)] muster_model::power::Waking),
+    Waking(#[n(0)] muster_model::power::PowerUpWait),
     /// All of its nodes are up: its time begins.
     #[n(202)]
     NodesUp,

@@ -3,7 +3,7 @@
 mod share_tree;
 
 use self::share_tree::Tree;
-use muster_model::accounts::{Accounts, Usage};
+use muster_model::accounts::{Accounts, UserUsage};
 use muster_model::order_config::Multifactor;
 use muster_model::time::Timestamp;
 use std::collections::BTreeMap;
@@ -20,9 +20,9 @@ pub(crate) fn ensure_association(
     if users.is_some_and(|users| users.contains_key(&key.1)) {
         return;
     }
-    accounts.usage.entry(key).or_insert(Usage {
+    accounts.usage.entry(key).or_insert(UserUsage {
         at,
-        ..Usage::default()
+        ..UserUsage::default()
     });
 }
 
@@ -38,9 +38,9 @@ pub(crate) fn charge(
     half_life_s: u64,
 ) {
     let key = (account.to_owned(), user.to_owned());
-    let unused = Usage {
+    let unused = UserUsage {
         at,
-        ..Usage::default()
+        ..UserUsage::default()
     };
     let usage = accounts.usage.entry(key).or_insert(unused);
     *usage = usage.at(at, half_life_s);
@@ -87,14 +87,14 @@ pub(crate) fn calculate(accounts: &mut Accounts, now: Timestamp, settings: &Mult
 #[cfg(test)]
 mod tests {
     use super::*;
-    use muster_model::accounts::{Account, Share, Terms};
+    use muster_model::accounts::{Account, AssociationTerms, Share};
 
     fn with(parts: &[(&str, &str, u32)], users: &[(&str, &str, u32, f64)]) -> Accounts {
         let mut all = Accounts::default();
         for (name, parent, shares) in parts {
-            let terms = Terms {
+            let terms = AssociationTerms {
                 shares: Some(*shares),
-                ..Terms::default()
+                ..AssociationTerms::default()
             };
             let account = Account {
                 name: (*name).into(),
@@ -107,14 +107,14 @@ mod tests {
         for (user, account, shares, used) in users {
             let entry = all.users.entry((*user).into()).or_default();
             entry.name = (*user).into();
-            let terms = Terms {
+            let terms = AssociationTerms {
                 shares: Some(*shares),
-                ..Terms::default()
+                ..AssociationTerms::default()
             };
             entry.accounts.insert((*account).into(), terms);
-            let usage = Usage {
+            let usage = UserUsage {
                 raw: *used,
-                ..Usage::default()
+                ..UserUsage::default()
             };
             all.usage.insert(((*account).into(), (*user).into()), usage);
         }

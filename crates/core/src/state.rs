@@ -228,7 +228,7 @@ impl Blob {
 /// Something that listings show but that is not history: worked out anew after a restart. Sent to replicas with the
 /// events, not journalled.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Note {
+pub enum DisplayUpdate {
     /// Why a job waits.
     Reason(JobId, Reason),
     /// Nodes that it names and that take no jobs, a hostlist.

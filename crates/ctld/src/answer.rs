@@ -5,7 +5,7 @@ mod rows;
 
 use crate::clock::now;
 use crate::keys::Keys;
-use crate::outbox::NotKept;
+use crate::outbox::OutboxError;
 use crate::writer::{addresses, cluster_name, components};
 use muster_core::event::{Event, NodeChange};
 use muster_core::policy::access;
@@ -116,8 +116,8 @@ fn head(state: &State, partitions: bool) -> ClusterPage {
 pub(crate) fn cluster(
     state: &State,
     identity: &Identity,
-    send: &mut impl FnMut(Response) -> Result<(), NotKept>,
-) -> Result<(), NotKept> {
+    send: &mut impl FnMut(Response) -> Result<(), OutboxError>,
+) -> Result<(), OutboxError> {
     let mut part = head(state, !hides(state, identity, PrivateData::PARTITIONS));
     if hides(state, identity, PrivateData::NODES) {
         part.withheld = part.withheld.with(PrivateData::NODES);
@@ -204,7 +204,7 @@ pub(crate) fn job_counts(state: &State, identity: &Identity) -> Response {
 pub(crate) fn priorities(
     state: &State,
     identity: &Identity,
-    send: &mut impl FnMut(Response) -> Result<(), NotKept>,
+    send: &mut impl FnMut(Response) -> Result<(), OutboxError>,
 ) {
     let Some(mut priorities) = Priorities::new(state) else {
         return drop(send(Response::Priorities(Box::default())));

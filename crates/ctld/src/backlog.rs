@@ -1,6 +1,6 @@
 //! Bytes of messages that wait for a thread. Who sends them waits where they would become too many.
 
-use crate::watchdog::{Doing, Pulse};
+use crate::watchdog::{ThreadActivity, ThreadHeartbeat};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Bytes of messages that were not worked off yet.
@@ -28,16 +28,16 @@ impl Backlog {
         self: &Arc<Self>,
         bytes: usize,
         most: usize,
-        pulse: &Pulse,
+        pulse: &ThreadHeartbeat,
     ) -> WaitingBytes {
         let is_full = |waiting: &usize| *waiting > 0 && waiting.saturating_add(bytes) > most;
         let mut waiting = self.bytes();
         if is_full(&waiting) {
-            pulse.goes_on(Doing::Handing);
+            pulse.goes_on(ThreadActivity::Handing);
             let fewer = &self.fewer;
             waiting = (fewer.wait_while(waiting, |waiting| is_full(waiting)))
                 .unwrap_or_else(PoisonError::into_inner);
-            pulse.goes_on(Doing::Sending);
+            pulse.goes_on(ThreadActivity::Sending);
         }
         *waiting = waiting.saturating_add(bytes);
         drop(waiting);
@@ -67,13 +67,13 @@ mod tests {
     #[test]
     fn the_writer_waits_for_a_replica_that_is_too_far_behind() {
         let backlog = Arc::new(Backlog::default());
-        let pulse = Pulse::new("writer");
+        let pulse = ThreadHeartbeat::new("writer");
         // A message that is larger is sent alone.
         let large = backlog.wait_for_room(300, 100, &pulse);
         drop(large);
         let first = backlog.wait_for_room(60, 100, &pulse);
         let second = backlog.wait_for_room(40, 100, &pulse);
-        pulse.begin(Doing::Sending);
+        pulse.begin(ThreadActivity::Sending);
         std::thread::scope(|scope| {
             let (done, is_done) = channel();
             let (backlog, pulse) = (&backlog, &pulse);

@@ -17,8 +17,8 @@ use muster_model::private_data::PrivateData;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::time::Timestamp;
 use muster_proto::changes::{
-    Change, ChangePosition, ChangedJob, ChangedNode, ChangedRecord, ChangesAnswer, ChangesQuery,
-    JobChangeKind,
+    ChangeNotice, ChangePosition, ChangedJob, ChangedNode, ChangedRecord, ChangesAnswer,
+    ChangesQuery, JobChangeKind,
 };
 use muster_proto::client::Response;
 use muster_proto::frame;
@@ -46,7 +46,7 @@ const UNSEEN_MAX: u64 = KEPT_MAX as u64 / 4;
 
 /// The ring, and who waits.
 pub(crate) struct Changes {
-    kept: VecDeque<Change>,
+    kept: VecDeque<ChangeNotice>,
     bytes: usize,
     /// Changes up to here are kept no more.
     forgotten: ChangePosition,
@@ -223,7 +223,7 @@ impl Changes {
         };
         for (part, subject) in (0..).zip(records) {
             let event = position;
-            self.keep(Change {
+            self.keep(ChangeNotice {
                 at: ChangePosition { event, part },
                 time,
                 subject,
@@ -232,7 +232,7 @@ impl Changes {
         self.last = position;
     }
 
-    fn keep(&mut self, change: Change) {
+    fn keep(&mut self, change: ChangeNotice) {
         self.bytes += text_bytes(&change.subject);
         self.kept.push_back(change);
         self.count += 1;

@@ -344,7 +344,7 @@ fn mpi_settings(slurm_conf: &Path) -> MpiSettings {
     if !path.is_file() {
         return defaults;
     }
-    let (file, found) = conf::files::load_flat(conf::files::Flat::Mpi, &path);
+    let (file, found) = conf::files::load_flat(conf::files::PlainFile::Mpi, &path);
     for finding in &found {
         warn!("{finding}");
     }

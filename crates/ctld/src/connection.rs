@@ -22,7 +22,7 @@ use crate::node_link::{locate_host, located};
 use crate::outbox::Outbox;
 use crate::peer::{NodeProof, Origin, Peer, RequestOrigin};
 use crate::quota::{AgentConnection, Leave, Share};
-use crate::reply::{Direct, Pending, Remarks, ReplyTo};
+use crate::reply::{ClientSocket, Pending, Remarks, ReplyTo};
 use crate::shared::Shared;
 use held::HeldAllocations;
 use kind::kind;
@@ -404,7 +404,7 @@ impl Connection {
         }
         let socket = self.write.as_ref().as_fd().try_clone_to_owned()?;
         let peer = (self.identity.uid, self.place);
-        let (direct, pending) = Direct::new(socket, kind, peer, started);
+        let (direct, pending) = ClientSocket::new(socket, kind, peer, started);
         let direct = direct.with(remarks);
         self.shared.to_writer(ToWriter::User {
             identity,

@@ -39,7 +39,7 @@ impl ReservedSpace {
 }
 
 /// Watches the file system of the state directory.
-pub struct Reserve {
+pub struct DiskReserve {
     dir: PathBuf,
     /// Bytes that are free.
     ask: Box<dyn Fn() -> u64 + Send>,
@@ -48,16 +48,16 @@ pub struct Reserve {
     ends: RefCell<HashMap<u32, u64>>,
 }
 
-impl Reserve {
+impl DiskReserve {
     /// Watches the file system that `dir` is on.
-    pub fn new(dir: PathBuf) -> Reserve {
+    pub fn new(dir: PathBuf) -> DiskReserve {
         let of = dir.clone();
-        Reserve::asking(dir, move || free(&of))
+        DiskReserve::asking(dir, move || free(&of))
     }
 
     /// The same with another way to know how much is free.
-    pub(crate) fn asking(dir: PathBuf, ask: impl Fn() -> u64 + Send + 'static) -> Reserve {
-        Reserve {
+    pub(crate) fn asking(dir: PathBuf, ask: impl Fn() -> u64 + Send + 'static) -> DiskReserve {
+        DiskReserve {
             dir,
             ask: Box::new(ask),
             last: Cell::new(None),
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn nobody_ends_so_much_that_others_cannot_end_jobs() {
         let free = Rc::new(Cell::new(RESERVE_BYTES));
-        let reserve = Reserve {
+        let reserve = DiskReserve {
             dir: PathBuf::from("/t"),
             ask: Box::new(|| 0),
             last: Cell::new(None),

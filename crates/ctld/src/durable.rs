@@ -5,7 +5,7 @@ use crate::configuration::Read;
 use crate::keys::Keys;
 use crate::node_trust::NodeTrust;
 use crate::program_settings;
-use crate::recover::{self, Opened, RecoveredController, Without};
+use crate::recover::{self, ExcludedJobs, OpenJournal, RecoveredController};
 use crate::webhooks::Missed;
 use anyhow::{Context as _, Result, bail};
 use log::info;
@@ -64,7 +64,7 @@ impl Durable {
         let keys = Keys::open(&dir)?;
         let trust = NodeTrust::open(&dir, &read.config.cluster_name, keys.clone())?;
         let (mut store, reader) = open_store(&dir, read.config.accounting)?;
-        let without = Without::jobs(without_jobs.iter().copied());
+        let without = ExcludedJobs::jobs(without_jobs.iter().copied());
         let has_left_out = !without.is_empty();
         let hooks = program_settings::webhooks(&read.config);
         let mut missed = Missed::new(&dir, &hooks, &read.config.cluster_name);
@@ -96,7 +96,7 @@ fn open_store(dir: &Path, on: bool) -> Result<(Box<dyn Store>, Option<Reader>)> 
 }
 
 /// Opens and locks the journal.
-fn open_journal(dir: &Path, read: &Read) -> Result<Opened> {
+fn open_journal(dir: &Path, read: &Read) -> Result<OpenJournal> {
     let journal = dir.join("journal");
     let storage = DirStorage::new(&journal);
     storage
@@ -112,8 +112,8 @@ fn open_state(
     read: &Read,
     store: &mut dyn Store,
     notices: &mut Missed,
-    journal: Opened,
-    without: Without,
+    journal: OpenJournal,
+    without: ExcludedJobs,
 ) -> Result<RecoveredController> {
     let known = store.position();
     let mut missed = Vec::new();

@@ -20,7 +20,9 @@ use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::spec::JobSpec;
 use muster_proto::client::{JobFilter, Response};
 use muster_proto::frame;
-use muster_sched::forecast::{Bounds, Forecast, forecast, would_start, would_start_together};
+use muster_sched::forecast::{
+    Forecast, ForecastBounds, forecast, would_start, would_start_together,
+};
 use muster_sched::{explain, explain_briefly};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -231,7 +233,7 @@ fn work(tasks: &Tasks, to_replica: &Sender<ToReplica>) {
             ForecastTask::Starts(position) => {
                 let (begin, at) = (Instant::now(), now());
                 let foreseen = ForecastResult {
-                    forecast: caught(|| forecast(&state, at, Bounds::default()))
+                    forecast: caught(|| forecast(&state, at, ForecastBounds::default()))
                         .unwrap_or_default(),
                     position,
                     at,

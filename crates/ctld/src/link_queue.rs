@@ -6,7 +6,7 @@ use crate::mail::ToLink;
 use log::debug;
 use muster_model::command::SignalScope;
 use muster_model::ids::{JobAttempt, StepNo};
-use muster_model::pending::Pending;
+use muster_model::pending::JobWaiters;
 use muster_model::time::TimeLimit;
 use muster_proto::node::Order;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -77,9 +77,9 @@ impl Item {
 /// The waiting messages of one job.
 #[derive(Default)]
 struct WaitingOrders {
-    signals: Pending<Signal>,
+    signals: JobWaiters<Signal>,
     /// Steps with a new limit, in order; `limits` has the value.
-    limited: Pending<StepNo>,
+    limited: JobWaiters<StepNo>,
     limits: HashMap<StepNo, TimeLimit>,
     notices: VecDeque<String>,
     dropped: u64,

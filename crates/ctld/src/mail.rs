@@ -7,7 +7,7 @@ use crate::program_settings::ProgramSettings;
 use crate::reply::ReplyTo;
 use minicbor::bytes::ByteVec;
 use muster_core::event::Event;
-use muster_core::state::{Note, State};
+use muster_core::state::{DisplayUpdate, State};
 use muster_journal::{FinishedSnapshot, Position, SnapshotWriter};
 use muster_model::command::{
     Identity, JobSelection, JobTarget, KeptPartitions, Reply, UserCommand,
@@ -192,7 +192,7 @@ pub enum ToReplica {
         /// The events.
         events: Arc<Vec<Event>>,
         /// The part of the configuration that only listings show.
-        notes: Vec<Note>,
+        notes: Vec<DisplayUpdate>,
         /// Bytes that count as waiting until all of this is applied.
         counted: WaitingBytes,
     },

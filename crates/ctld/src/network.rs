@@ -15,15 +15,15 @@ mod turns;
 
 pub(crate) use configuration::{GivenConfiguration, read_given, version_of};
 pub use http::{HttpAnswer, HttpPages};
-pub(crate) use setup::{NO_USER_TOKENS, NetworkSettings, NodeAddresses, Setup, prepare};
+pub(crate) use setup::{NO_USER_TOKENS, NetworkSettings, NetworkSetup, NodeAddresses, prepare};
 
 use crate::failure;
 use crate::node_trust::{NodeTrust, refusal_of_other};
 use crate::peer::{NodeProof, Origin, Peer};
-use crate::watchdog::{Doing, Pulse};
+use crate::watchdog::{ThreadActivity, ThreadHeartbeat};
 use carried::{CarriedBytes, CarriedConnection};
 use log::{debug, info};
-use muster_channel::admission::{Bounds, ByteCount};
+use muster_channel::admission::{ByteCount, StrangerBounds};
 use muster_channel::relay::{Beginning, confirmed, read_beginning};
 use muster_channel::server::{ChannelServer, IdentifiedConnection, Log};
 use muster_channel::{Opening, Purpose, Responder, SECRET, Scheme, UnconfirmedChannel};
@@ -46,7 +46,7 @@ use tokio::sync::{Semaphore, mpsc};
 use turns::{TURNS_MAX, Turns};
 
 /// Strangers at a time.
-const STRANGERS: Bounds = Bounds {
+const STRANGERS: StrangerBounds = StrangerBounds {
     all: 1024,
     of_address: 256,
 };
@@ -151,17 +151,17 @@ enum Identified {
 
 /// Starts the thread. Gives where connections arrive.
 pub(crate) fn start(
-    Setup {
+    NetworkSetup {
         listeners,
         verifier,
         configuration,
         has_metrics,
         has_http,
         trust,
-    }: Setup,
+    }: NetworkSetup,
     pages: HttpPages,
     cluster: String,
-    pulse: Arc<Pulse>,
+    pulse: Arc<ThreadHeartbeat>,
 ) -> io::Result<mpsc::Receiver<NetworkArrival>> {
     let (arrivals, arrived) = mpsc::channel(ARRIVALS_MAX);
     for listener in &listeners {
@@ -225,7 +225,7 @@ impl Network {
     async fn run(
         self: Rc<Network>,
         listeners: Vec<std::net::TcpListener>,
-        pulse: &Pulse,
+        pulse: &ThreadHeartbeat,
     ) -> Result<(), String> {
         for listener in listeners {
             let network = Rc::clone(&self);
@@ -241,7 +241,7 @@ impl Network {
         }
         let arrivals = self.arrivals.clone();
         loop {
-            pulse.begin(Doing::Serving);
+            pulse.begin(ThreadActivity::Serving);
             tokio::select! {
                 () = arrivals.closed() => {
                     pulse.rest();

@@ -44,7 +44,7 @@ pub(crate) struct Inbox {
 
 /// The connection is gone, or reads too slowly.
 #[derive(Debug, PartialEq, Eq)]
-pub struct NotKept;
+pub struct OutboxError;
 
 /// Both ends, for a user whose bytes are counted, or who has no limits.
 pub(crate) fn channel(count: Option<ByteCount>) -> (Outbox, Inbox) {
@@ -67,22 +67,22 @@ impl Outbox {
     ///
     /// # Errors
     /// The client is gone, or so much waits for it that this, and all that follows, is dropped.
-    pub(crate) fn send(&self, bytes: Vec<u8>) -> Result<(), NotKept> {
+    pub(crate) fn send(&self, bytes: Vec<u8>) -> Result<(), OutboxError> {
         let account = &self.account;
         if account.is_over.load(Relaxed) {
-            return Err(NotKept);
+            return Err(OutboxError);
         }
         let length = bytes.len() + FIXED_BYTES;
         if let Some(count) = &account.count
             && count.take(length).is_err()
         {
             account.is_over.store(true, Relaxed);
-            return Err(NotKept);
+            return Err(OutboxError);
         }
         account.waiting.fetch_add(length, Relaxed);
         self.sender.send(bytes).map_err(|_| {
             account.give_back(length);
-            NotKept
+            OutboxError
         })
     }
 
@@ -90,7 +90,7 @@ impl Outbox {
     ///
     /// # Errors
     /// See [`Outbox::send`].
-    pub(crate) fn send_interim(&self, bytes: Vec<u8>) -> Result<(), NotKept> {
+    pub(crate) fn send_interim(&self, bytes: Vec<u8>) -> Result<(), OutboxError> {
         // The message may be taken out before this returns.
         self.account.interim.fetch_add(1, Relaxed);
         self.send(bytes).inspect_err(|_| {

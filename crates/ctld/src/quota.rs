@@ -87,7 +87,7 @@ impl std::fmt::Display for Over {
 /// All users who are connected.
 pub(crate) struct Users {
     subordinate: RefCell<SubordinateUids>,
-    users: RefCell<HashMap<u32, Rc<User>>>,
+    users: RefCell<HashMap<u32, Rc<UserQuota>>>,
     /// Connections of users who have limits.
     connections: Cell<u64>,
     connections_max: u64,
@@ -103,7 +103,7 @@ pub(crate) struct Users {
 }
 
 /// The use of one user.
-pub(crate) struct User {
+pub(crate) struct UserQuota {
     uid: u32,
     connections: Cell<u64>,
     waits: Cell<usize>,
@@ -118,7 +118,7 @@ pub(crate) struct User {
 /// none of it.
 pub(crate) struct Share {
     users: Rc<Users>,
-    user: Option<Rc<User>>,
+    user: Option<Rc<UserQuota>>,
     waits: Cell<usize>,
 }
 
@@ -239,7 +239,7 @@ impl Users {
         let mut users = self.users.borrow_mut();
         let user = users
             .entry(uid)
-            .or_insert_with(|| Rc::new(User::new(uid, self.unread.of_another())));
+            .or_insert_with(|| Rc::new(UserQuota::new(uid, self.unread.of_another())));
         let (own, all) = (user.connections.get(), self.connections.get());
         if !may_connect(own, all, self.per_user, self.connections_max) {
             return Err(Over::Connections(own));
@@ -280,10 +280,10 @@ impl Users {
     }
 }
 
-impl User {
-    fn new(uid: u32, unread: ByteCount) -> User {
+impl UserQuota {
+    fn new(uid: u32, unread: ByteCount) -> UserQuota {
         let semaphore = |room| Arc::new(Semaphore::new(room));
-        User {
+        UserQuota {
             uid,
             connections: Cell::new(0),
             waits: Cell::new(0),

@@ -1,9 +1,9 @@
 //! The state as it was: the newest snapshot, then every event after it. An event that cannot be applied stops the start,
-//! and the message says which job to leave out to go on: see [`Without`].
+//! and the message says which job to leave out to go on: see [`ExcludedJobs`].
 
 mod without;
 
-pub use without::{Withdrawn, Without};
+pub use without::{ExcludedJob, ExcludedJobs};
 
 use crate::failure::{Panicked, caught};
 use crate::fault;
@@ -25,11 +25,11 @@ pub struct RecoveredController {
     /// The size of the journal after the snapshot that it began with.
     pub pace: SnapshotPace,
     /// Jobs that were left out, for accounting.
-    pub withdrawn: Vec<Withdrawn>,
+    pub withdrawn: Vec<ExcludedJob>,
 }
 
 /// An open journal, which no other controller can open now. Nothing of it was replayed yet.
-pub struct Opened {
+pub struct OpenJournal {
     log: FileLog,
     found: Option<muster_journal::RecoveredLog>,
 }
@@ -45,14 +45,14 @@ pub fn recover(
     options: Options,
     each: impl FnMut(&State, Position, &Event),
 ) -> Result<RecoveredController> {
-    open(storage, cluster, options)?.replay(Without::default(), each)
+    open(storage, cluster, options)?.replay(ExcludedJobs::default(), each)
 }
 
 /// Opens the journal of `cluster`, or creates it where there was never one. From then on it is locked.
 ///
 /// # Errors
 /// As [`recover`].
-pub fn open(storage: Arc<dyn Storage>, cluster: &str, options: Options) -> Result<Opened> {
+pub fn open(storage: Arc<dyn Storage>, cluster: &str, options: Options) -> Result<OpenJournal> {
     if !FileLog::exists(storage.as_ref())? {
         let id = LogId::random().context("cannot read /dev/urandom")?;
         info!(
@@ -60,7 +60,7 @@ pub fn open(storage: Arc<dyn Storage>, cluster: &str, options: Options) -> Resul
             storage.location()
         );
         let log = FileLog::create(storage, cluster, id, options)?;
-        return Ok(Opened { log, found: None });
+        return Ok(OpenJournal { log, found: None });
     }
     let (log, found) = FileLog::open(storage, cluster, options)?;
     if let Some(torn) = &found.torn {
@@ -71,20 +71,20 @@ pub fn open(storage: Arc<dyn Storage>, cluster: &str, options: Options) -> Resul
     }
     found.warnings.iter().for_each(|warning| warn!("{warning}"));
     let found = Some(found);
-    Ok(Opened { log, found })
+    Ok(OpenJournal { log, found })
 }
 
-impl Opened {
+impl OpenJournal {
     /// Replays it, without what concerns some jobs. `each` sees every event after it is applied.
     ///
     /// # Errors
     /// As [`recover`]; for an event that cannot be applied the message names the job to leave out.
     pub fn replay(
         self,
-        mut without: Without,
+        mut without: ExcludedJobs,
         mut each: impl FnMut(&State, Position, &Event),
     ) -> Result<RecoveredController> {
-        let Opened { log, found } = self;
+        let OpenJournal { log, found } = self;
         let mut state = State::default();
         let (mut snapshot, mut pace) = (0, SnapshotPace::default());
         let Some(found) = found else {

@@ -12,12 +12,12 @@ use crate::failure::{Panicked, caught};
 use crate::forecaster::{ForecastQuery, Forecaster};
 use crate::keys::Keys;
 use crate::mail::ToReplica;
-use crate::outbox::{NotKept, Outbox};
+use crate::outbox::{Outbox, OutboxError};
 use crate::programs::Programs;
 use crate::snapshots::Snapshots;
 use crate::stats::Stats;
 use crate::waiting::Waiting;
-use crate::watchdog::{Doing, Pulse};
+use crate::watchdog::{ThreadActivity, ThreadHeartbeat};
 use crate::webhooks::Webhooks;
 use log::error;
 use muster_acct::{Follower, changes};
@@ -86,7 +86,7 @@ pub(crate) struct Replica {
     /// Rows of the jobs that are not over, for listings.
     pub rows: answer::Rows,
     /// Its pulse for the watchdog.
-    pub pulse: Arc<Pulse>,
+    pub pulse: Arc<ThreadHeartbeat>,
 }
 
 /// A question, and where its answer goes.
@@ -108,7 +108,7 @@ impl Replica {
             if self.questions.is_empty() {
                 match self.next_message() {
                     Ok(message) => {
-                        self.pulse.begin(Doing::Applying);
+                        self.pulse.begin(ThreadActivity::Applying);
                         if self.take(message)?.is_break() {
                             return Ok(());
                         }
@@ -117,7 +117,7 @@ impl Replica {
                     Err(RecvTimeoutError::Disconnected) => return Ok(()),
                 }
             }
-            self.pulse.begin(Doing::Applying);
+            self.pulse.begin(ThreadActivity::Applying);
             for _ in 0..MESSAGES_MAX {
                 let Ok(message) = self.inbox.try_recv() else {
                     break;
@@ -129,7 +129,7 @@ impl Replica {
             self.pass_changes_on();
             if let Some((uid, question)) = self.questions.pop() {
                 let begun = Instant::now();
-                self.pulse.begin(Doing::Answering);
+                self.pulse.begin(ThreadActivity::Answering);
                 self.answer(&question);
                 let took = begun.elapsed().as_nanos();
                 self.questions
@@ -152,7 +152,7 @@ impl Replica {
         if self.changes.due_in(now) != Some(Duration::ZERO) {
             return;
         }
-        self.pulse.begin(Doing::Answering);
+        self.pulse.begin(ThreadActivity::Answering);
         let (changes, state) = (&mut self.changes, &self.state);
         if let Err(Panicked(why)) = caught(|| changes.pass_on(state, now)) {
             error!("dropping clients that follow changes: {why}");
@@ -299,9 +299,9 @@ impl Replica {
             return Ok(());
         }
         self.position = first + events.len() as Position - 1;
-        self.pulse.goes_on(Doing::Handing);
+        self.pulse.goes_on(ThreadActivity::Handing);
         let sent = self.follower.send(self.position, rows);
-        self.pulse.goes_on(Doing::Applying);
+        self.pulse.goes_on(ThreadActivity::Applying);
         sent.map_err(|_| {
             "accounting has stopped; its rows follow from the journal at the next start".to_owned()
         })
@@ -458,7 +458,7 @@ impl Replica {
                 true => frame,
                 false => [std::mem::take(&mut begun), frame].concat(),
             };
-            let mut sent = Err(NotKept);
+            let mut sent = Err(OutboxError);
             for other in &others {
                 sent = sent.or(other.send(frame.clone()));
             }

@@ -21,7 +21,7 @@ pub enum ReplyTo {
     /// To the task of a client, and where that is.
     Task(oneshot::Sender<Reply>, RequestOrigin),
     /// Straight to the client.
-    Socket(Direct),
+    Socket(ClientSocket),
     /// To nobody: the controller itself asks. Where that follows from what a user did, it is that user's turn which it takes.
     Own(Option<u32>),
 }
@@ -100,7 +100,7 @@ impl Answer {
 }
 
 /// The writer's end of a client's socket.
-pub struct Direct {
+pub struct ClientSocket {
     socket: OwnedFd,
     answer: Arc<Answer>,
     uid: u32,
@@ -140,14 +140,14 @@ pub(crate) struct Pending {
     rest: oneshot::Receiver<Vec<u8>>,
 }
 
-impl Direct {
+impl ClientSocket {
     /// Both ends, for a request of this kind, user and place that has come at this time.
     pub(crate) fn new(
         socket: OwnedFd,
         kind: &'static str,
         (uid, place): (u32, RequestOrigin),
         since: Instant,
-    ) -> (Direct, Pending) {
+    ) -> (ClientSocket, Pending) {
         let (rest, left) = oneshot::channel();
         let answer = Arc::new(Answer {
             state: AtomicU8::new(OPEN),
@@ -159,7 +159,7 @@ impl Direct {
             answer: Arc::clone(&answer),
             rest: left,
         };
-        let direct = Direct {
+        let direct = ClientSocket {
             socket,
             answer,
             uid,
@@ -170,7 +170,7 @@ impl Direct {
     }
 
     /// The user is answered this as well.
-    pub(crate) fn with(self, remarks: Remarks) -> Direct {
+    pub(crate) fn with(self, remarks: Remarks) -> ClientSocket {
         *self
             .answer
             .remarks
@@ -195,7 +195,7 @@ impl Direct {
     }
 }
 
-impl Drop for Direct {
+impl Drop for ClientSocket {
     /// Without an answer, the task must know that none will come.
     fn drop(&mut self) {
         if self.answer.state.load(Acquire) != ANSWERED {
@@ -228,9 +228,9 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
-    fn pair() -> (UnixStream, Direct, Pending) {
+    fn pair() -> (UnixStream, ClientSocket, Pending) {
         let (client, server) = UnixStream::pair().unwrap();
-        let (direct, pending) = Direct::new(
+        let (direct, pending) = ClientSocket::new(
             server.into(),
             "TEST",
             (0, RequestOrigin::default()),

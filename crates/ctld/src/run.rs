@@ -10,7 +10,7 @@ use crate::clock;
 use crate::clock::now;
 use crate::configuration::{Read, Source};
 use crate::debug_level;
-use crate::disk::Reserve;
+use crate::disk::DiskReserve;
 use crate::durable::{self, Durable};
 use crate::forecaster::Forecaster;
 use crate::listeners::Listeners;
@@ -35,7 +35,7 @@ use crate::stats::Stats;
 use crate::sys;
 use crate::verifier::LoadedVerifiers;
 use crate::waiting::Waiting;
-use crate::watchdog::{Pulse, Pulses, Watchdog};
+use crate::watchdog::{Pulses, ThreadHeartbeat, Watchdog};
 use crate::webhooks::Webhooks;
 use crate::writer::{Rebuild, Writer, WriterSetup, joining};
 use crate::{failure, fault};
@@ -242,13 +242,13 @@ impl Core {
             questions: FairQueue::default(),
             head: answer::ListingHead::default(),
             rows: answer::Rows::default(),
-            pulse: Arc::new(Pulse::new("replica")),
+            pulse: Arc::new(ThreadHeartbeat::new("replica")),
         };
         let pulses = Pulses {
-            writer: Arc::new(Pulse::new("writer")),
+            writer: Arc::new(ThreadHeartbeat::new("writer")),
             replica: Arc::clone(&replica.pulse),
-            server: Arc::new(Pulse::new("event loop")),
-            network: Arc::new(Pulse::new("network")),
+            server: Arc::new(ThreadHeartbeat::new("event loop")),
+            network: Arc::new(ThreadHeartbeat::new("network")),
         };
         let node_addresses = NodeAddresses::default();
         node_addresses.configure(&read.config);
@@ -260,7 +260,7 @@ impl Core {
             keys: durable.keys,
             stats: Arc::clone(&stats),
             accounted: Box::new(move || stored.stored()),
-            reserve: Reserve::new(durable.dir.clone()),
+            reserve: DiskReserve::new(durable.dir.clone()),
             stopwatch: Box::new(move || begun.elapsed()),
         })
         .rebuilt_by(copy_of_replica(to_replica.clone()))

@@ -8,7 +8,7 @@ use crate::network::NetworkArrival;
 use crate::peer::{Origin, Peer};
 use crate::quota::Share;
 use crate::shared::Shared;
-use crate::watchdog::Doing;
+use crate::watchdog::ThreadActivity;
 use log::error;
 use muster_closer::passed;
 use muster_model::refusal::{Refusal, RefusalCode};
@@ -107,7 +107,7 @@ pub(crate) async fn accept(
     let server = Arc::clone(&shared.pulses.server);
     failure::spawn_essential_task("beat", async move {
         loop {
-            server.begin(Doing::Serving);
+            server.begin(ThreadActivity::Serving);
             tokio::time::sleep(BEAT).await;
         }
     });

@@ -252,7 +252,7 @@ fn report(stats: &Stats, position: Position, why: &str) {
 mod tests {
     use super::*;
     use crate::recover::recover;
-    use muster_acct::{Change, NoStore, Store, StoreError};
+    use muster_acct::{AccountingChange, NoStore, Store, StoreError};
     use muster_journal::{Batch, Log as _, MemStorage, Options};
     use muster_model::ids::JobId;
     use muster_model::job::Job;
@@ -360,7 +360,7 @@ mod tests {
             self.0.position()
         }
 
-        fn write(&mut self, changes: &[Change], position: u64) -> Result<(), StoreError> {
+        fn write(&mut self, changes: &[AccountingChange], position: u64) -> Result<(), StoreError> {
             self.0.write(changes, position)
         }
 

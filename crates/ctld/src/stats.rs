@@ -1,7 +1,7 @@
 //! Counters for sdiag, written by the threads that do the work and read by the replica.
 
 use muster_model::time::Timestamp;
-use muster_proto::client::{HeldBackUser, KindRequests, UserRequests};
+use muster_proto::client::{KindRequests, ThrottledUser, UserRequests};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -172,7 +172,7 @@ impl Stats {
             .collect();
         let held_back = requests.held_back.iter();
         diag.held_back = held_back
-            .map(|(&uid, &count)| HeldBackUser { uid, count })
+            .map(|(&uid, &count)| ThrottledUser { uid, count })
             .collect();
     }
 }

@@ -13,7 +13,7 @@ mod worker;
 use log::{debug, error, info, warn};
 use minicbor::bytes::ByteVec;
 use muster_channel::admission::FairQueue;
-use muster_verifier::message::{DataQuery, Level, Report, Subject, Verdict};
+use muster_verifier::message::{DataQuery, Level, Subject, Verdict, VerifierReport};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -240,7 +240,7 @@ impl Pool {
         });
     }
 
-    fn started(self: &Rc<Pool>, started: Result<(Worker, Report), String>) {
+    fn started(self: &Rc<Pool>, started: Result<(Worker, VerifierReport), String>) {
         match started {
             Ok((worker, report)) => {
                 self.note(report);
@@ -265,29 +265,29 @@ impl Pool {
     }
 
     /// Notes the report of a process about its file.
-    fn note(&self, report: Report) {
+    fn note(&self, report: VerifierReport) {
         let name = self.settings.name();
         match report {
-            Report::Loaded(source) => {
+            VerifierReport::Loaded(source) => {
                 let mut inside = self.inside.borrow_mut();
                 if inside.last_good.as_ref() != Some(&source) {
                     info!("{name}: {} was loaded", self.settings.script.display());
                     inside.last_good = Some(source);
                 }
             }
-            Report::Broken { why, has_other } => {
+            VerifierReport::Broken { why, has_other } => {
                 let then = match has_other {
                     true => "what was loaded before goes on",
                     false => "nothing was loaded before",
                 };
                 error!("{name}: {why}; {then}");
             }
-            Report::Log { level, text } => match level {
+            VerifierReport::Log { level, text } => match level {
                 Level::Error => error!("{name}: {text}"),
                 Level::Info => info!("{name}: {text}"),
                 Level::Debug | Level::Trace => debug!("{name}: {text}"),
             },
-            Report::Question(_) | Report::Verdict(_) => {}
+            VerifierReport::Question(_) | VerifierReport::Verdict(_) => {}
         }
     }
 }

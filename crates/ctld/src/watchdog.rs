@@ -1,4 +1,4 @@
-//! Notices threads that do not come back. Threads note what they do in a [`Pulse`]; one thread looks at all of them, ends
+//! Notices threads that do not come back. Threads note what they do in a [`ThreadHeartbeat`]; one thread looks at all of them, ends
 //! the process when one takes too long, and tells the service manager that the controller lives.
 
 use crate::failure;
@@ -18,7 +18,7 @@ const STOP_MAX: Duration = Duration::from_secs(20);
 /// The activity of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Doing {
+pub enum ThreadActivity {
     /// Waiting for work.
     Nothing,
     /// Deciding commands and reports.
@@ -43,45 +43,45 @@ pub enum Doing {
     Serving,
 }
 
-impl Doing {
-    const ALL: [Doing; 11] = [
-        Doing::Nothing,
-        Doing::Deciding,
-        Doing::Ticking,
-        Doing::Scheduling,
-        Doing::Writing,
-        Doing::Sending,
-        Doing::Rebuilding,
-        Doing::Applying,
-        Doing::Answering,
-        Doing::Handing,
-        Doing::Serving,
+impl ThreadActivity {
+    const ALL: [ThreadActivity; 11] = [
+        ThreadActivity::Nothing,
+        ThreadActivity::Deciding,
+        ThreadActivity::Ticking,
+        ThreadActivity::Scheduling,
+        ThreadActivity::Writing,
+        ThreadActivity::Sending,
+        ThreadActivity::Rebuilding,
+        ThreadActivity::Applying,
+        ThreadActivity::Answering,
+        ThreadActivity::Handing,
+        ThreadActivity::Serving,
     ];
 
     fn text(self) -> &'static str {
         match self {
-            Doing::Nothing => "waiting for work",
-            Doing::Deciding => "deciding commands and reports",
-            Doing::Ticking => "looking at what is due",
-            Doing::Scheduling => "planning starts of jobs",
-            Doing::Writing => "writing the journal",
-            Doing::Sending => "sending answers and orders",
-            Doing::Rebuilding => "rebuilding its state",
-            Doing::Applying => "applying durable events",
-            Doing::Answering => "answering a query",
-            Doing::Handing => "handing on what has happened",
-            Doing::Serving => "serving connections",
+            ThreadActivity::Nothing => "waiting for work",
+            ThreadActivity::Deciding => "deciding commands and reports",
+            ThreadActivity::Ticking => "looking at what is due",
+            ThreadActivity::Scheduling => "planning starts of jobs",
+            ThreadActivity::Writing => "writing the journal",
+            ThreadActivity::Sending => "sending answers and orders",
+            ThreadActivity::Rebuilding => "rebuilding its state",
+            ThreadActivity::Applying => "applying durable events",
+            ThreadActivity::Answering => "answering a query",
+            ThreadActivity::Handing => "handing on what has happened",
+            ThreadActivity::Serving => "serving connections",
         }
     }
 
     /// Whether it may take as long as it takes.
     fn may_wait(self) -> bool {
-        matches!(self, Doing::Nothing | Doing::Handing)
+        matches!(self, ThreadActivity::Nothing | ThreadActivity::Handing)
     }
 }
 
 /// The activity of one thread, and since when it has not waited for work.
-pub struct Pulse {
+pub struct ThreadHeartbeat {
     thread: &'static str,
     begun: Instant,
     /// Milliseconds after `begun` at which the present piece of work began.
@@ -89,27 +89,27 @@ pub struct Pulse {
     doing: AtomicU8,
 }
 
-impl Pulse {
+impl ThreadHeartbeat {
     /// The pulse of a thread.
-    pub fn new(thread: &'static str) -> Pulse {
-        Pulse {
+    pub fn new(thread: &'static str) -> ThreadHeartbeat {
+        ThreadHeartbeat {
             thread,
             begun: Instant::now(),
             since_ms: AtomicU64::new(0),
-            doing: AtomicU8::new(Doing::Nothing as u8),
+            doing: AtomicU8::new(ThreadActivity::Nothing as u8),
         }
     }
 
     /// A piece of work begins.
-    pub(crate) fn begin(&self, doing: Doing) {
+    pub(crate) fn begin(&self, doing: ThreadActivity) {
         let ms = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.since_ms.store(ms, Ordering::Relaxed);
         self.doing.store(doing as u8, Ordering::Release);
     }
 
     /// The thread begins another activity of the same piece of work. If it waited, the time counts from now.
-    pub(crate) fn goes_on(&self, doing: Doing) {
-        let before = Doing::ALL.get(usize::from(self.doing.load(Ordering::Acquire)));
+    pub(crate) fn goes_on(&self, doing: ThreadActivity) {
+        let before = ThreadActivity::ALL.get(usize::from(self.doing.load(Ordering::Acquire)));
         match before.is_some_and(|before| before.may_wait()) && !doing.may_wait() {
             true => self.begin(doing),
             false => self.doing.store(doing as u8, Ordering::Release),
@@ -118,13 +118,13 @@ impl Pulse {
 
     /// The thread waits for work.
     pub(crate) fn rest(&self) {
-        self.goes_on(Doing::Nothing);
+        self.goes_on(ThreadActivity::Nothing);
     }
 
     /// For how long the thread has been at its present piece of work, unless it may wait.
-    pub(crate) fn busy(&self) -> Option<(Duration, Doing)> {
+    pub(crate) fn busy(&self) -> Option<(Duration, ThreadActivity)> {
         let number = usize::from(self.doing.load(Ordering::Acquire));
-        let doing = *Doing::ALL.get(number)?;
+        let doing = *ThreadActivity::ALL.get(number)?;
         if doing.may_wait() {
             return None;
         }
@@ -150,15 +150,15 @@ type Check = Box<dyn Fn() -> Option<String> + Send>;
 /// The pulses of the threads that serve requests.
 #[derive(Clone)]
 pub(crate) struct Pulses {
-    pub(crate) writer: Arc<Pulse>,
-    pub(crate) replica: Arc<Pulse>,
-    pub(crate) server: Arc<Pulse>,
+    pub(crate) writer: Arc<ThreadHeartbeat>,
+    pub(crate) replica: Arc<ThreadHeartbeat>,
+    pub(crate) server: Arc<ThreadHeartbeat>,
     /// Rests where no other host is served.
-    pub(crate) network: Arc<Pulse>,
+    pub(crate) network: Arc<ThreadHeartbeat>,
 }
 
 impl Pulses {
-    pub(crate) fn all(&self) -> Vec<Arc<Pulse>> {
+    pub(crate) fn all(&self) -> Vec<Arc<ThreadHeartbeat>> {
         vec![
             Arc::clone(&self.writer),
             Arc::clone(&self.replica),
@@ -176,7 +176,7 @@ impl Pulses {
 
 /// Looks at all threads until the process ends.
 pub(crate) struct Watchdog {
-    pub(crate) pulses: Vec<Arc<Pulse>>,
+    pub(crate) pulses: Vec<Arc<ThreadHeartbeat>>,
     pub(crate) checks: Vec<Check>,
     /// How long a piece of work may take: `SlurmctldTimeout`, after which a controller counts as dead.
     pub(crate) bound: Duration,
@@ -236,20 +236,20 @@ mod tests {
 
     #[test]
     fn work_that_does_not_end_is_noticed_and_named() {
-        let pulse = Pulse::new("writer");
+        let pulse = ThreadHeartbeat::new("writer");
         assert_eq!(pulse.stuck(Duration::ZERO), None, "it waits for work");
-        pulse.begin(Doing::Deciding);
+        pulse.begin(ThreadActivity::Deciding);
         while pulse.busy().is_none_or(|(busy, _)| busy.is_zero()) {
             std::thread::yield_now();
         }
-        pulse.goes_on(Doing::Writing);
+        pulse.goes_on(ThreadActivity::Writing);
         let why = pulse.stuck(Duration::ZERO).unwrap();
         assert!(
             why.contains("'writer'") && why.contains("writing the journal"),
             "{why}"
         );
         assert_eq!(pulse.stuck(Duration::from_secs(60)), None, "not for long");
-        pulse.goes_on(Doing::Handing);
+        pulse.goes_on(ThreadActivity::Handing);
         assert_eq!(
             pulse.stuck(Duration::ZERO),
             None,
@@ -260,7 +260,7 @@ mod tests {
         while pulse.begun.elapsed() < Duration::from_millis(begun + 1) {
             std::thread::yield_now();
         }
-        pulse.goes_on(Doing::Applying);
+        pulse.goes_on(ThreadActivity::Applying);
         assert!(pulse.since_ms.load(Ordering::Relaxed) > begun);
         pulse.rest();
         assert_eq!(pulse.busy(), None);
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn every_activity_has_its_number() {
-        for (number, doing) in Doing::ALL.into_iter().enumerate() {
+        for (number, doing) in ThreadActivity::ALL.into_iter().enumerate() {
             assert_eq!(doing as usize, number);
         }
     }

@@ -20,7 +20,7 @@ mod tests;
 use crate::accounted::{Accounted, StoredPosition};
 use crate::audit::Entry;
 use crate::clock::now;
-use crate::disk::Reserve;
+use crate::disk::DiskReserve;
 use crate::failure::{Panicked, caught};
 use crate::fault;
 use crate::keys::Keys;
@@ -29,9 +29,9 @@ use crate::network::NodeAddresses;
 use crate::quarantine::Quarantine;
 use crate::reply::ReplyTo;
 use crate::stats::Stats;
-use crate::watchdog::{Doing, Pulse};
+use crate::watchdog::{ThreadActivity, ThreadHeartbeat};
 use log::{error, info, warn};
-use muster_core::state::{Note, State};
+use muster_core::state::{DisplayUpdate, State};
 use muster_journal::{Batch, Error, Log, Position};
 use muster_model::command::{Command, KeptPartitions, NodeCommand, Reply, UserCommand};
 use muster_model::config::ClusterConfig;
@@ -86,7 +86,7 @@ pub struct Writer {
     accounted: Accounted,
     /// When time must be looked at, as of the last look.
     due: Option<Timestamp>,
-    reserve: Reserve,
+    reserve: DiskReserve,
     batch: Batch,
     /// A turn that waits for space on the disk.
     blocked: Option<Box<Work>>,
@@ -96,7 +96,7 @@ pub struct Writer {
     reported_full: bool,
     retry: Retry,
     quarantine: Option<Quarantine>,
-    pulse: Arc<Pulse>,
+    pulse: Arc<ThreadHeartbeat>,
     /// Tells how long commands take.
     stopwatch: Stopwatch,
     /// Why the writer cannot go on, after [`NextAction::Stop`].
@@ -173,7 +173,7 @@ pub struct WriterSetup {
     /// How far accounting is.
     pub accounted: StoredPosition,
     /// Free space to keep for the end of jobs.
-    pub reserve: Reserve,
+    pub reserve: DiskReserve,
     /// Tells how long users' commands take, by which users take turns.
     pub stopwatch: Stopwatch,
 }
@@ -203,7 +203,7 @@ impl Writer {
             reported_full: false,
             retry: Retry::default(),
             quarantine: None,
-            pulse: Arc::new(Pulse::new("writer")),
+            pulse: Arc::new(ThreadHeartbeat::new("writer")),
             stopwatch: parts.stopwatch,
             fatal: None,
         }
@@ -222,7 +222,7 @@ impl Writer {
     }
 
     /// Notes its stages in this pulse.
-    pub fn watched_by(mut self, pulse: Arc<Pulse>) -> Writer {
+    pub fn watched_by(mut self, pulse: Arc<ThreadHeartbeat>) -> Writer {
         self.pulse = pulse;
         self
     }
@@ -276,7 +276,7 @@ impl Writer {
     /// One turn: decides the messages, lets time pass, schedules, commits, and sends what may now be known.
     /// Synchronous and driven from outside, so that the simulator runs this very code.
     pub fn turn(&mut self, messages: impl Iterator<Item = ToWriter>, now: Timestamp) -> NextAction {
-        self.pulse.begin(Doing::Deciding);
+        self.pulse.begin(ThreadActivity::Deciding);
         let after = self.whole_turn(messages, now);
         self.pulse.rest();
         after
@@ -338,10 +338,10 @@ impl Writer {
             }
         }
         work.stage = Stage::Time;
-        self.pulse.goes_on(Doing::Ticking);
+        self.pulse.goes_on(ThreadActivity::Ticking);
         self.tick(now, &mut work.turn);
         if !self.engine.puts_off(&mut work.turn) {
-            self.pulse.goes_on(Doing::Scheduling);
+            self.pulse.goes_on(ThreadActivity::Scheduling);
             let pass = Instant::now();
             let planned = work.turn.events.len();
             self.engine.schedule(now, &mut work.turn);
@@ -387,7 +387,7 @@ impl Writer {
 
     fn finish(&mut self, work: Work, now: Timestamp) -> NextAction {
         let stop = work.stop;
-        self.pulse.goes_on(Doing::Writing);
+        self.pulse.goes_on(ThreadActivity::Writing);
         match self.commit(&work.turn) {
             Commit::Durable => {}
             Commit::Full if self.is_oversized(&work) => {
@@ -408,7 +408,7 @@ impl Writer {
         self.retry.succeeded();
         let waits = !self.backlog.is_empty() || !self.queue.is_empty();
         let more = work.turn.more || waits || self.retry.is_careful();
-        self.pulse.goes_on(Doing::Sending);
+        self.pulse.goes_on(ThreadActivity::Sending);
         self.send(work.turn, work.out);
         self.accounted.note(now, self.log.last_position());
         if let Some(nodes) = stop {
@@ -497,7 +497,7 @@ impl Writer {
                 free_mib,
             } => {
                 self.engine.take_note(
-                    Note::Health {
+                    DisplayUpdate::Health {
                         node,
                         load_centi,
                         free_mib,

@@ -5,7 +5,7 @@ use std::fmt;
 
 /// Where a database is, and who asks.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Address {
+pub struct DatabaseAddress {
     /// What it is.
     pub kind: Kind,
     /// Host name, address, or the path of a Unix socket (of MariaDB) or of its directory (of PostgreSQL).
@@ -20,19 +20,19 @@ pub struct Address {
     pub database: String,
 }
 
-impl fmt::Debug for Address {
+impl fmt::Debug for DatabaseAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}")
     }
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for DatabaseAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = match self.kind {
             Kind::MariaDb => "mysql",
             Kind::PostgreSql => "postgresql",
         };
-        let Address {
+        let DatabaseAddress {
             user,
             host,
             port,

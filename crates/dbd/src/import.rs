@@ -48,12 +48,12 @@ pub struct Summary {
     /// Changes of accounting's records that were added.
     pub transactions: u64,
     /// Sums here and there.
-    pub sums: Vec<Compared>,
+    pub sums: Vec<UsageComparison>,
 }
 
 /// Sums of one account and user in a month.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Compared {
+pub struct UsageComparison {
     /// Of what.
     pub key: UseKey,
     /// In the source.
@@ -66,7 +66,7 @@ pub struct Compared {
     pub is_purged_here: bool,
 }
 
-impl Compared {
+impl UsageComparison {
     /// Whether nothing is missing.
     pub fn is_complete(&self) -> bool {
         self.source == self.here
@@ -106,7 +106,7 @@ pub fn import_history(
     let sums = source.sums()?;
     let purged = store.purged_month()?;
     summary.sums = compare(sums.clone(), store.sums()?, purged.as_deref());
-    let is_complete = summary.sums.iter().all(Compared::is_complete);
+    let is_complete = summary.sums.iter().all(UsageComparison::is_complete);
     if !is_complete && was_partial {
         // Rows may have come there with old times, as from an archive.
         store.write(&[], ImportMark::default())?;
@@ -157,7 +157,7 @@ fn compare(
     source: Vec<(UseKey, UseSum)>,
     here: Vec<(UseKey, UseSum)>,
     purged: Option<&str>,
-) -> Vec<Compared> {
+) -> Vec<UsageComparison> {
     let oldest = source.iter().map(|(key, _)| key.month.clone()).min();
     let mut all: BTreeMap<UseKey, [UseSum; 2]> = BTreeMap::new();
     for (place, sums) in [source, here].into_iter().enumerate() {
@@ -167,13 +167,15 @@ fn compare(
             }
         }
     }
-    let compared = all.into_iter().map(|(key, [source, here])| Compared {
-        is_purged_here: purged.is_some_and(|purged| key.month.as_str() <= purged),
-        is_purged: oldest.as_ref().is_none_or(|oldest| key.month <= *oldest),
-        key,
-        source,
-        here,
-    });
+    let compared = all
+        .into_iter()
+        .map(|(key, [source, here])| UsageComparison {
+            is_purged_here: purged.is_some_and(|purged| key.month.as_str() <= purged),
+            is_purged: oldest.as_ref().is_none_or(|oldest| key.month <= *oldest),
+            key,
+            source,
+            here,
+        });
     compared.collect()
 }
 
@@ -202,7 +204,7 @@ mod tests {
             ],
             None,
         );
-        let complete: Vec<bool> = compared.iter().map(Compared::is_complete).collect();
+        let complete: Vec<bool> = compared.iter().map(UsageComparison::is_complete).collect();
         assert_eq!(complete, [true, true, false, true]);
     }
 }

@@ -16,7 +16,7 @@ mod schema;
 mod sql;
 mod tables;
 
-pub use database::{Address, Database, DatabaseError};
+pub use database::{Database, DatabaseAddress, DatabaseError};
 pub use replica::Replica;
 pub use sql::Kind;
 
@@ -24,7 +24,7 @@ pub use sql::Kind;
 ///
 /// # Errors
 /// It cannot be reached, or does not let this user in.
-pub fn connect(address: &Address) -> Result<Box<dyn Database>, DatabaseError> {
+pub fn connect(address: &DatabaseAddress) -> Result<Box<dyn Database>, DatabaseError> {
     Ok(match address.kind {
         Kind::MariaDb => Box::new(mariadb::MariaDb::connect(address)?),
         Kind::PostgreSql => Box::new(postgresql::PostgreSql::connect(address)?),

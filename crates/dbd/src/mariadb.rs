@@ -1,6 +1,6 @@
 //! MariaDB and MySQL.
 
-use crate::database::{Address, Database, DatabaseError};
+use crate::database::{Database, DatabaseAddress, DatabaseError};
 use crate::sql::{Kind, SqlValue, Statement};
 use mysql::prelude::Queryable as _;
 use mysql::{Conn, OptsBuilder, Params, TxOpts};
@@ -23,7 +23,7 @@ pub(crate) struct MariaDb {
 
 /// Connects, and begins the session with these statements.
 pub(crate) fn open(
-    address: &Address,
+    address: &DatabaseAddress,
     session: &[&str],
     answer_wait: Duration,
 ) -> Result<Conn, DatabaseError> {
@@ -49,7 +49,7 @@ pub(crate) fn open(
 }
 
 impl MariaDb {
-    pub(crate) fn connect(address: &Address) -> Result<MariaDb, DatabaseError> {
+    pub(crate) fn connect(address: &DatabaseAddress) -> Result<MariaDb, DatabaseError> {
         let connection = open(address, &SESSION, ANSWER_WAIT)?;
         Ok(MariaDb { connection })
     }

@@ -1,6 +1,6 @@
 //! PostgreSQL.
 
-use crate::database::{Address, Database, DatabaseError};
+use crate::database::{Database, DatabaseAddress, DatabaseError};
 use crate::sql::{Kind, SqlValue, Statement};
 use postgres::types::private::BytesMut;
 use postgres::types::{IsNull, ToSql, Type, to_sql_checked};
@@ -19,7 +19,7 @@ pub(crate) struct PostgreSql {
 }
 
 impl PostgreSql {
-    pub(crate) fn connect(address: &Address) -> Result<PostgreSql, DatabaseError> {
+    pub(crate) fn connect(address: &DatabaseAddress) -> Result<PostgreSql, DatabaseError> {
         let mut config = Config::new();
         config
             .host(&address.host)

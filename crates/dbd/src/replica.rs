@@ -3,7 +3,7 @@
 use crate::database::{Database, DatabaseError};
 use crate::sql::{SqlValue, Statement, deletes, upserts};
 use crate::{schema, tables};
-use muster_acct::{Copied, CopySource, Rows, Stage};
+use muster_acct::{CopyProgress, CopySource, Rows, Stage};
 use std::collections::BTreeSet;
 
 /// Rows that are copied in one transaction, about.
@@ -16,7 +16,7 @@ pub struct Replica {
     database: Box<dyn Database>,
     cluster: String,
     origin: i64,
-    copied: Copied,
+    copied: CopyProgress,
     /// How often this copy was written to. Who finds another number than its own is not the only one who writes.
     turn: i64,
 }
@@ -36,7 +36,7 @@ impl Replica {
             database,
             cluster: cluster.to_owned(),
             origin: source.origin(),
-            copied: Copied::default(),
+            copied: CopyProgress::default(),
             turn: 0,
         };
         if replica.read()?.is_none() {
@@ -58,12 +58,12 @@ impl Replica {
     }
 
     /// How far it is.
-    pub fn copied(&self) -> Copied {
+    pub fn copied(&self) -> CopyProgress {
         self.copied
     }
 
     /// How far the copy is, and in which turn, as the database says.
-    fn read(&mut self) -> Result<Option<(Copied, i64)>, DatabaseError> {
+    fn read(&mut self) -> Result<Option<(CopyProgress, i64)>, DatabaseError> {
         let sql = "SELECT stage, reached_row, log_number, turn FROM muster_copy WHERE cluster = ? AND origin = ?";
         let of = vec![SqlValue::text(&self.cluster), self.origin.into()];
         let rows = self
@@ -81,7 +81,7 @@ impl Replica {
         else {
             return Err(DatabaseError::Answer("how far the copy is"));
         };
-        let copied = Copied {
+        let copied = CopyProgress {
             stage: STAGES
                 .iter()
                 .find(|(_, n)| n == stage)
@@ -131,7 +131,7 @@ impl Replica {
 
     fn statements(&self, rows: &Rows) -> Vec<Statement> {
         let kind = self.database.kind();
-        let owner = tables::Owner {
+        let owner = tables::RowOrigin {
             cluster: &self.cluster,
             origin: self.origin,
         };

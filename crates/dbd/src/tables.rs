@@ -158,12 +158,12 @@ pub(crate) const RESERVATION: &[&str] = &[
 
 /// Of which database of which cluster rows are.
 #[derive(Clone, Copy)]
-pub(crate) struct Owner<'a> {
+pub(crate) struct RowOrigin<'a> {
     pub(crate) cluster: &'a str,
     pub(crate) origin: i64,
 }
 
-impl Owner<'_> {
+impl RowOrigin<'_> {
     fn row(self, key: i64, rest: impl IntoIterator<Item = SqlValue>) -> Vec<SqlValue> {
         let mut row = vec![SqlValue::text(self.cluster), self.origin.into(), key.into()];
         row.extend(rest);

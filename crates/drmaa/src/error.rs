@@ -9,18 +9,18 @@ macro_rules! codes {
         /// The number of an error.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(i32)]
-        pub enum Code {
+        pub enum DrmaaErrno {
             $($(#[$doc])* $code,)*
         }
 
-        impl Code {
+        impl DrmaaErrno {
             /// All codes, by number.
-            pub const ALL: &'static [Code] = &[$(Code::$code),*];
+            pub const ALL: &'static [DrmaaErrno] = &[$(DrmaaErrno::$code),*];
 
             /// The text of `drmaa_strerror`.
             pub fn text(self) -> &'static std::ffi::CStr {
                 match self {
-                    $(Code::$code => $text,)*
+                    $(DrmaaErrno::$code => $text,)*
                 }
             }
         }
@@ -87,14 +87,14 @@ codes! {
 #[error("{text}")]
 pub struct Error {
     /// Its number.
-    pub code: Code,
+    pub code: DrmaaErrno,
     /// What went wrong.
     pub text: String,
 }
 
 impl Error {
     /// A failure with a text of its own.
-    pub fn new(code: Code, text: impl Into<String>) -> Error {
+    pub fn new(code: DrmaaErrno, text: impl Into<String>) -> Error {
         Error {
             code,
             text: text.into(),
@@ -102,8 +102,8 @@ impl Error {
     }
 }
 
-impl From<Code> for Error {
-    fn from(code: Code) -> Error {
+impl From<DrmaaErrno> for Error {
+    fn from(code: DrmaaErrno) -> Error {
         Error::new(code, code.text().to_string_lossy())
     }
 }
@@ -113,12 +113,12 @@ impl From<ConnectError> for Error {
         let text = error.to_string();
         let code = match &error {
             ConnectError::Refused(refusal) => match refusal.code {
-                RefusalCode::AccessDenied => Code::AuthFailure,
-                RefusalCode::InvalidJobId => Code::InvalidJob,
-                RefusalCode::Busy => Code::TryLater,
-                _ => Code::DeniedByDrm,
+                RefusalCode::AccessDenied => DrmaaErrno::AuthFailure,
+                RefusalCode::InvalidJobId => DrmaaErrno::InvalidJob,
+                RefusalCode::Busy => DrmaaErrno::TryLater,
+                _ => DrmaaErrno::DeniedByDrm,
             },
-            _ => Code::DrmCommunicationFailure,
+            _ => DrmaaErrno::DrmCommunicationFailure,
         };
         Error::new(code, text)
     }

@@ -1,6 +1,6 @@
 //! Jobs by their numbers as programs know them (`17`, `17.3` for a task), their states, and what is known of their ends.
 
-use crate::error::{Code, Error};
+use crate::error::{DrmaaErrno, Error};
 use muster_cli::connect::Client;
 use muster_cli::library;
 use muster_model::ids::JobId;
@@ -27,7 +27,12 @@ impl Name {
             Some((job, task)) => (job, Some(task)),
             None => (text, None),
         };
-        let wrong = || Error::new(Code::InvalidJob, format!("\"{text:.80}\" is not a job"));
+        let wrong = || {
+            Error::new(
+                DrmaaErrno::InvalidJob,
+                format!("\"{text:.80}\" is not a job"),
+            )
+        };
         let job = job
             .parse()
             .ok()
@@ -134,7 +139,7 @@ impl JobEnd {
 
 /// What is known of a job.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Status {
+pub struct JobStatus {
     /// Its state.
     pub ps: Ps,
     /// How it ended, once it has.
@@ -147,12 +152,12 @@ pub struct Status {
 ///
 /// # Errors
 /// There is no such job, or nobody can be asked.
-pub fn status(client: &mut Client, name: Name) -> Result<Status, Error> {
+pub fn status(client: &mut Client, name: Name) -> Result<JobStatus, Error> {
     let jobs = library::jobs(client, vec![name.job])?;
     if let Some(job) = jobs.iter().find(|job| is_of(job, name))
         && !job.state.is_ended()
     {
-        return Ok(Status {
+        return Ok(JobStatus {
             ps: ps(job),
             end: None,
             usage: Vec::new(),
@@ -180,12 +185,12 @@ pub fn status(client: &mut Client, name: Name) -> Result<Status, Error> {
         (None, Some(job)) => JobEnd::of(job.state, job.exit, job.start_time.is_some()),
         (None, None) => {
             return Err(Error::new(
-                Code::InvalidJob,
+                DrmaaErrno::InvalidJob,
                 format!("there is no job {name}"),
             ));
         }
     };
-    Ok(Status {
+    Ok(JobStatus {
         ps: if matches!(end, JobEnd::Exited(_)) {
             Ps::Done
         } else {
@@ -261,7 +266,7 @@ mod tests {
         for text in ["", "0", "x", "17.", "17.x", "-1", "99999999999999999999"] {
             assert_eq!(
                 Name::parse(text).unwrap_err().code,
-                Code::InvalidJob,
+                DrmaaErrno::InvalidJob,
                 "{text}"
             );
         }

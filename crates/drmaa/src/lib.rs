@@ -8,7 +8,7 @@ pub mod session;
 pub mod template;
 mod time;
 
-use error::{Code, Error};
+use error::{DrmaaErrno, Error};
 use job::JobEnd;
 use libc::{c_char, c_int, c_long, c_uint, size_t};
 use session::Action;
@@ -36,9 +36,9 @@ struct Diagnosis {
 /// Runs the work of a function: its result as a number, its diagnosis where the program wants it.
 fn run(diagnosis: Diagnosis, work: impl FnOnce() -> Result<(), Error>) -> c_int {
     let done = catch_unwind(AssertUnwindSafe(work));
-    let done = done.unwrap_or_else(|_| Err(Code::InternalError.into()));
+    let done = done.unwrap_or_else(|_| Err(DrmaaErrno::InternalError.into()));
     match done {
-        Ok(()) => Code::Success as c_int,
+        Ok(()) => DrmaaErrno::Success as c_int,
         Err(error) => {
             // SAFETY: the standard has programs give room for as many bytes as they say.
             #[allow(unsafe_code)]
@@ -78,7 +78,7 @@ unsafe fn write(text: &str, at: *mut c_char, size: size_t) -> bool {
 /// `at` is null or leads to a text that ends in a zero byte.
 #[allow(unsafe_code)]
 unsafe fn text<'a>(at: *const c_char, what: &str) -> Result<&'a str, Error> {
-    let wrong = |why: &str| Error::new(Code::InvalidArgument, format!("{what} is {why}"));
+    let wrong = |why: &str| Error::new(DrmaaErrno::InvalidArgument, format!("{what} is {why}"));
     if at.is_null() {
         return Err(wrong("null"));
     }
@@ -96,7 +96,10 @@ unsafe fn text<'a>(at: *const c_char, what: &str) -> Result<&'a str, Error> {
 unsafe fn texts(at: *const *const c_char, what: &str) -> Result<Vec<String>, Error> {
     let mut all = Vec::new();
     if at.is_null() {
-        return Err(Error::new(Code::InvalidArgument, format!("{what} is null")));
+        return Err(Error::new(
+            DrmaaErrno::InvalidArgument,
+            format!("{what} is null"),
+        ));
     }
     for number in 0..=VALUES_MAX {
         // SAFETY: none before this was null, so that this is one of them.
@@ -108,7 +111,7 @@ unsafe fn texts(at: *const *const c_char, what: &str) -> Result<Vec<String>, Err
         all.push(unsafe { text(own, what) }?.to_owned());
     }
     Err(Error::new(
-        Code::InvalidArgument,
+        DrmaaErrno::InvalidArgument,
         format!("{what} has more than {VALUES_MAX} values"),
     ))
 }
@@ -120,7 +123,10 @@ unsafe fn texts(at: *const *const c_char, what: &str) -> Result<Vec<String>, Err
 #[allow(unsafe_code)]
 unsafe fn put<T>(at: *mut T, value: T, what: &str) -> Result<(), Error> {
     if at.is_null() {
-        return Err(Error::new(Code::InvalidArgument, format!("{what} is null")));
+        return Err(Error::new(
+            DrmaaErrno::InvalidArgument,
+            format!("{what} is null"),
+        ));
     }
     // SAFETY: as the caller promises.
     unsafe { at.write(value) };
@@ -172,7 +178,7 @@ functions! {
     /// Makes a job template.
     fn drmaa_allocate_job_template(template: *mut *mut JobTemplate) {
         if template.is_null() {
-            return Err(Error::new(Code::InvalidArgument, "jt is null"));
+            return Err(Error::new(DrmaaErrno::InvalidArgument, "jt is null"));
         }
         put(template, session::make_template()? as *mut JobTemplate, "jt")
     }
@@ -235,10 +241,10 @@ functions! {
     /// Submits a job.
     fn drmaa_run_job(job: *mut c_char, job_size: size_t, template: *const JobTemplate) {
         if job.is_null() {
-            return Err(Error::new(Code::InvalidArgument, "job_id is null"));
+            return Err(Error::new(DrmaaErrno::InvalidArgument, "job_id is null"));
         }
         let names = session::submit(number(template), None)?;
-        let name = names.first().ok_or(Code::InternalError)?;
+        let name = names.first().ok_or(DrmaaErrno::InternalError)?;
         write(&name.to_string(), job, job_size);
         Ok(())
     }
@@ -252,12 +258,12 @@ functions! {
         step: c_int,
     ) {
         if jobs.is_null() {
-            return Err(Error::new(Code::InvalidArgument, "jobids is null"));
+            return Err(Error::new(DrmaaErrno::InvalidArgument, "jobids is null"));
         }
         let positive = |number: c_int| u32::try_from(number).ok().filter(|number| *number > 0);
         let tasks = match (positive(first), positive(last), positive(step)) {
             (Some(first), Some(last), Some(step)) if first <= last => Tasks { first, last, step },
-            _ => return Err(Error::new(Code::InvalidArgument, "tasks are counted from 1 upwards")),
+            _ => return Err(Error::new(DrmaaErrno::InvalidArgument, "tasks are counted from 1 upwards")),
         };
         let names = session::submit(number(template), Some(tasks))?;
         put(jobs, list(names.iter().map(ToString::to_string).collect()), "jobids")
@@ -266,7 +272,7 @@ functions! {
     /// Suspends, resumes, holds, releases or ends a job.
     fn drmaa_control(job: *const c_char, action: c_int) {
         let action = Action::of(action);
-        let action = action.ok_or_else(|| Error::new(Code::InvalidArgument, "there is no such action"))?;
+        let action = action.ok_or_else(|| Error::new(DrmaaErrno::InvalidArgument, "there is no such action"))?;
         session::control(text(job, "jobid")?, action)
     }
 
@@ -319,7 +325,7 @@ functions! {
     /// The name of the signal.
     fn drmaa_wtermsig(signal: *mut c_char, signal_size: size_t, stat: c_int) {
         let JobEnd::Signaled(own) = JobEnd::of_stat(stat) else {
-            return Err(Error::new(Code::InvalidArgument, "no signal ended the job"));
+            return Err(Error::new(DrmaaErrno::InvalidArgument, "no signal ended the job"));
         };
         let known = nix::sys::signal::Signal::try_from(c_int::from(own));
         let name = known.map_or_else(|_| format!("SIG{own}"), |known| known.as_str().to_owned());
@@ -376,15 +382,15 @@ functions! {
 unsafe fn next(values: *mut Values, at: *mut c_char, size: size_t) -> c_int {
     // SAFETY: as the caller promises.
     let Some(values) = (unsafe { values.as_mut() }) else {
-        return Code::InvalidArgument as c_int;
+        return DrmaaErrno::InvalidArgument as c_int;
     };
     let Some(own) = values.all.get(values.next) else {
-        return Code::NoMoreElements as c_int;
+        return DrmaaErrno::NoMoreElements as c_int;
     };
     // SAFETY: as the caller promises.
     unsafe { write(own, at, size) };
     values.next += 1;
-    Code::Success as c_int
+    DrmaaErrno::Success as c_int
 }
 
 /// How many values a list has.
@@ -398,9 +404,9 @@ unsafe fn count(values: *mut Values, size: *mut size_t) -> c_int {
         (Some(values), false) => {
             // SAFETY: as the caller promises.
             unsafe { size.write(values.all.len()) };
-            Code::Success as c_int
+            DrmaaErrno::Success as c_int
         }
-        _ => Code::InvalidArgument as c_int,
+        _ => DrmaaErrno::InvalidArgument as c_int,
     }
 }
 
@@ -455,7 +461,7 @@ lists! {
 pub extern "C" fn drmaa_strerror(number: c_int) -> *const c_char {
     let code = usize::try_from(number)
         .ok()
-        .and_then(|number| Code::ALL.get(number));
+        .and_then(|number| DrmaaErrno::ALL.get(number));
     code.map_or(c"there is no error of this number", |code| code.text())
         .as_ptr()
 }

@@ -1,11 +1,11 @@
 //! The session of a process: the jobs that it has submitted and not yet waited for, and what is asked of the controller about
 //! them. Nothing is locked while a job is waited for.
 
-use crate::error::{Code, Error};
-use crate::job::{self, JobEnd, Name, Ps, Status};
+use crate::error::{DrmaaErrno, Error};
+use crate::job::{self, JobEnd, JobStatus, Name, Ps};
 use crate::template::{Tasks, Template};
 use muster_cli::connect::Client;
-use muster_cli::library::Looks;
+use muster_cli::library::JobPoller;
 use muster_conf::endpoint;
 use muster_model::command::{JobSelection, JobTarget, Reply, SignalScope, UserCommand};
 use muster_model::index_set::IndexSet;
@@ -51,7 +51,8 @@ fn with<T>(work: impl FnOnce(&mut Shared) -> T) -> T {
 }
 
 fn in_session<T>(work: impl FnOnce(&mut Session) -> T) -> Result<T, Error> {
-    with(|shared| shared.session.as_mut().map(work)).ok_or_else(|| Code::NoActiveSession.into())
+    with(|shared| shared.session.as_mut().map(work))
+        .ok_or_else(|| DrmaaErrno::NoActiveSession.into())
 }
 
 fn connect() -> Result<Client, Error> {
@@ -69,7 +70,7 @@ pub fn contact() -> PathBuf {
 /// There is one, the contact is another cluster's, or the cluster cannot be reached.
 pub fn init(contact: &str) -> Result<(), Error> {
     if with(|shared| shared.session.is_some()) {
-        return Err(Code::AlreadyActiveSession.into());
+        return Err(DrmaaErrno::AlreadyActiveSession.into());
     }
     let own = endpoint::conf_path();
     if !contact.is_empty() && own.as_os_str() != contact {
@@ -77,11 +78,11 @@ pub fn init(contact: &str) -> Result<(), Error> {
             "\"{contact:.200}\" is not {}: set SLURM_CONF to use another cluster",
             own.display()
         );
-        return Err(Error::new(Code::InvalidContactString, text));
+        return Err(Error::new(DrmaaErrno::InvalidContactString, text));
     }
     connect()?;
     with(|shared| match shared.session {
-        Some(_) => Err(Code::AlreadyActiveSession.into()),
+        Some(_) => Err(DrmaaErrno::AlreadyActiveSession.into()),
         None => {
             shared.session = Some(Session::default());
             Ok(())
@@ -97,7 +98,7 @@ pub fn exit() -> Result<(), Error> {
     let ended = with(|shared| shared.session.take());
     ended
         .map(|_| ())
-        .ok_or_else(|| Code::NoActiveSession.into())
+        .ok_or_else(|| DrmaaErrno::NoActiveSession.into())
 }
 
 /// Makes a template, and gives its number, which is not 0.
@@ -107,7 +108,7 @@ pub fn exit() -> Result<(), Error> {
 pub fn make_template() -> Result<usize, Error> {
     with(|shared| {
         if shared.session.is_none() {
-            return Err(Code::NoActiveSession.into());
+            return Err(DrmaaErrno::NoActiveSession.into());
         }
         shared.next_template += 1;
         shared
@@ -137,14 +138,14 @@ pub fn on_template<T>(
 ) -> Result<T, Error> {
     with(|shared| {
         if shared.session.is_none() {
-            return Err(Code::NoActiveSession.into());
+            return Err(DrmaaErrno::NoActiveSession.into());
         }
         work(shared.templates.get_mut(&number).ok_or_else(no_template)?)
     })
 }
 
 fn no_template() -> Error {
-    Error::new(Code::InvalidArgument, "there is no such job template")
+    Error::new(DrmaaErrno::InvalidArgument, "there is no such job template")
 }
 
 /// Submits a job, or a bulk job with a name for each task.
@@ -154,7 +155,7 @@ fn no_template() -> Error {
 pub fn submit(template: usize, tasks: Option<Tasks>) -> Result<Vec<Name>, Error> {
     if tasks.is_some_and(|tasks| (tasks.last - tasks.first) / tasks.step >= TASKS_MAX) {
         return Err(Error::new(
-            Code::InvalidArgument,
+            DrmaaErrno::InvalidArgument,
             format!("a bulk job has at most {TASKS_MAX} tasks"),
         ));
     }
@@ -165,7 +166,7 @@ pub fn submit(template: usize, tasks: Option<Tasks>) -> Result<Vec<Name>, Error>
         Reply::Submitted { id, .. } => id,
         other => {
             return Err(Error::new(
-                Code::InternalError,
+                DrmaaErrno::InternalError,
                 format!("unexpected answer: {other:.200?}"),
             ));
         }
@@ -240,13 +241,13 @@ pub fn control(job: &str, action: Action) -> Result<(), Error> {
     Ok(())
 }
 
-fn state_error(action: Action) -> Code {
+fn state_error(action: Action) -> DrmaaErrno {
     match action {
-        Action::Suspend => Code::SuspendInconsistentState,
-        Action::Resume => Code::ResumeInconsistentState,
-        Action::Hold => Code::HoldInconsistentState,
-        Action::Release => Code::ReleaseInconsistentState,
-        Action::Terminate => Code::InvalidJob,
+        Action::Suspend => DrmaaErrno::SuspendInconsistentState,
+        Action::Resume => DrmaaErrno::ResumeInconsistentState,
+        Action::Hold => DrmaaErrno::HoldInconsistentState,
+        Action::Release => DrmaaErrno::ReleaseInconsistentState,
+        Action::Terminate => DrmaaErrno::InvalidJob,
     }
 }
 
@@ -314,13 +315,13 @@ fn command(client: &mut Client, command: UserCommand) -> Result<(), Error> {
             Some((_, refusal)) => Err(muster_cli::connect::ConnectError::from(refusal).into()),
         },
         other => Err(Error::new(
-            Code::InternalError,
+            DrmaaErrno::InternalError,
             format!("unexpected answer: {other:.200?}"),
         )),
     }
 }
 
-fn status(client: &mut Client, name: Name) -> Result<Status, Error> {
+fn status(client: &mut Client, name: Name) -> Result<JobStatus, Error> {
     let mut status = job::status(client, name)?;
     if status.ps == Ps::Running && in_session(|session| session.stopped.contains(&name))? {
         status.ps = Ps::UserSuspended;
@@ -347,13 +348,13 @@ fn until(timeout: libc::c_long) -> Option<Instant> {
 /// The end of a job of the session, or the first of several; that job is no longer the session's.
 ///
 /// # Errors
-/// [`Code::ExitTimeout`], [`Code::InvalidJob`].
+/// [`DrmaaErrno::ExitTimeout`], [`DrmaaErrno::InvalidJob`].
 pub fn wait(job: &str, timeout: libc::c_long) -> Result<(Name, JobEnd, Vec<String>), Error> {
     let named = match job {
         ANY => None,
         name => Some(Name::parse(name)?),
     };
-    let mut looks = Looks::until(until(timeout));
+    let mut looks = JobPoller::until(until(timeout));
     loop {
         let names = in_session(|session| match named {
             Some(name) => session.jobs.get(&name).copied().into_iter().collect(),
@@ -361,7 +362,7 @@ pub fn wait(job: &str, timeout: libc::c_long) -> Result<(Name, JobEnd, Vec<Strin
         })?;
         if names.is_empty() {
             let text = format!("{job:.80} is not a job of this session, or was waited for already");
-            return Err(Error::new(Code::InvalidJob, text));
+            return Err(Error::new(DrmaaErrno::InvalidJob, text));
         }
         if let Some((name, end, usage)) = first_end(&names)? {
             // Another thread may have waited for it, too.
@@ -385,17 +386,17 @@ fn first_end(names: &[Name]) -> Result<Option<(Name, JobEnd, Vec<String>)>, Erro
     Ok(None)
 }
 
-fn wait_to_look(looks: &mut Looks) -> Result<(), Error> {
+fn wait_to_look(looks: &mut JobPoller) -> Result<(), Error> {
     match looks.wait() {
         true => Ok(()),
-        false => Err(Code::ExitTimeout.into()),
+        false => Err(DrmaaErrno::ExitTimeout.into()),
     }
 }
 
 /// Waits until jobs have ended; with `dispose` they are no longer the session's then.
 ///
 /// # Errors
-/// [`Code::ExitTimeout`], [`Code::InvalidJob`].
+/// [`DrmaaErrno::ExitTimeout`], [`DrmaaErrno::InvalidJob`].
 pub fn synchronize(jobs: &[String], timeout: libc::c_long, dispose: bool) -> Result<(), Error> {
     let names = match jobs.iter().any(|job| job == ALL) {
         true => in_session(|session| session.jobs.iter().copied().collect::<Vec<_>>())?,
@@ -406,7 +407,7 @@ pub fn synchronize(jobs: &[String], timeout: libc::c_long, dispose: bool) -> Res
                 .collect::<Result<_, _>>()?
         }
     };
-    let mut looks = Looks::until(until(timeout));
+    let mut looks = JobPoller::until(until(timeout));
     let mut left = names.clone();
     loop {
         let mut client = connect()?;

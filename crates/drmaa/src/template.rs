@@ -1,6 +1,6 @@
 //! Job templates: what a program wants of a job, by DRMAA's names, and the submission that comes of it.
 
-use crate::error::{Code, Error};
+use crate::error::{DrmaaErrno, Error};
 use crate::time;
 use muster_cli::library;
 use muster_model::command::UserCommand;
@@ -55,7 +55,7 @@ fn known<const N: usize>(names: [&'static str; N], name: &str) -> Result<&'stati
     let found = names.into_iter().find(|own| *own == name);
     found.ok_or_else(|| {
         Error::new(
-            Code::InvalidArgument,
+            DrmaaErrno::InvalidArgument,
             format!("there is no attribute {name:.100}"),
         )
     })
@@ -70,13 +70,13 @@ impl Template {
         let name = known(SCALARS, name)?;
         if value.len() > VALUE_BYTES_MAX || value.contains('\0') {
             return Err(Error::new(
-                Code::InvalidAttributeValue,
+                DrmaaErrno::InvalidAttributeValue,
                 format!("the value of {name} is too long"),
             ));
         }
         let wrong = |expected: &str| {
             let text = format!("{name} is \"{value:.200}\": {expected} is expected");
-            Err(Error::new(Code::InvalidAttributeValue, text))
+            Err(Error::new(DrmaaErrno::InvalidAttributeValue, text))
         };
         match name {
             "drmaa_js_state" if !["drmaa_active", "drmaa_hold"].contains(&value) => {
@@ -88,18 +88,18 @@ impl Template {
                 if !value.contains(':') =>
             {
                 let text = format!("{name} is \"{value:.200}\": [HOST]:PATH is expected");
-                return Err(Error::new(Code::InvalidAttributeFormat, text));
+                return Err(Error::new(DrmaaErrno::InvalidAttributeFormat, text));
             }
             "drmaa_start_time" | "drmaa_deadline_time" => {
                 time::parse(value)
-                    .map_err(|text| Error::new(Code::InvalidAttributeFormat, text))?;
+                    .map_err(|text| Error::new(DrmaaErrno::InvalidAttributeFormat, text))?;
             }
             "drmaa_wct_hlimit" | "drmaa_wct_slimit" | "drmaa_duration_hlimit"
                 if time::seconds(value).is_none() =>
             {
                 let text =
                     format!("{name} is \"{value:.200}\": [[HOURS:]MINUTES:]SECONDS is expected");
-                return Err(Error::new(Code::InvalidAttributeFormat, text));
+                return Err(Error::new(DrmaaErrno::InvalidAttributeFormat, text));
             }
             _ => {}
         }
@@ -114,7 +114,12 @@ impl Template {
     pub fn get(&self, name: &str) -> Result<&str, Error> {
         let name = known(SCALARS, name)?;
         let found = self.scalars.get(name);
-        let unset = || Error::new(Code::InvalidAttributeValue, format!("{name} is not set"));
+        let unset = || {
+            Error::new(
+                DrmaaErrno::InvalidAttributeValue,
+                format!("{name} is not set"),
+            )
+        };
         found.map(String::as_str).ok_or_else(unset)
     }
 
@@ -128,7 +133,7 @@ impl Template {
             values.len() > VALUES_MAX || values.iter().any(|own| own.len() > VALUE_BYTES_MAX);
         if too_long {
             return Err(Error::new(
-                Code::InvalidAttributeValue,
+                DrmaaErrno::InvalidAttributeValue,
                 format!("{name} is too long"),
             ));
         }
@@ -138,7 +143,7 @@ impl Template {
             .find(|own| name == "drmaa_v_env" && is_wrong(own))
         {
             let text = format!("drmaa_v_env has \"{wrong:.100}\": NAME=VALUE is expected");
-            return Err(Error::new(Code::InvalidAttributeFormat, text));
+            return Err(Error::new(DrmaaErrno::InvalidAttributeFormat, text));
         }
         self.vectors.insert(name, values);
         Ok(())
@@ -150,7 +155,12 @@ impl Template {
     /// There is no such attribute, or it was not set.
     pub fn vector(&self, name: &str) -> Result<&[String], Error> {
         let name = known(VECTORS, name)?;
-        let unset = || Error::new(Code::InvalidAttributeValue, format!("{name} is not set"));
+        let unset = || {
+            Error::new(
+                DrmaaErrno::InvalidAttributeValue,
+                format!("{name} is not set"),
+            )
+        };
         self.vectors.get(name).map(Vec::as_slice).ok_or_else(unset)
     }
 
@@ -170,7 +180,7 @@ impl Template {
     /// # Errors
     /// The attributes make no job.
     pub fn submission(&self, tasks: Option<Tasks>) -> Result<UserCommand, Error> {
-        let wrong = |text: String| Error::new(Code::InvalidAttributeValue, text);
+        let wrong = |text: String| Error::new(DrmaaErrno::InvalidAttributeValue, text);
         let command = self.scalar("drmaa_remote_command");
         let command = command.ok_or_else(|| wrong("drmaa_remote_command is not set".to_owned()))?;
         let native = self
@@ -199,7 +209,7 @@ impl Template {
                 library::sbatch_submission(&line)
             }
         };
-        let mut made = made.map_err(|text| Error::new(Code::DeniedByDrm, text))?;
+        let mut made = made.map_err(|text| Error::new(DrmaaErrno::DeniedByDrm, text))?;
         self.complete(&mut made, command)?;
         Ok(made)
     }
@@ -307,13 +317,13 @@ impl Template {
         } = made
         else {
             return Err(Error::new(
-                Code::InvalidAttributeValue,
+                DrmaaErrno::InvalidAttributeValue,
                 "a job of several components cannot be waited for",
             ));
         };
         if *test_only {
             return Err(Error::new(
-                Code::InvalidAttributeValue,
+                DrmaaErrno::InvalidAttributeValue,
                 "the native specification only verifies",
             ));
         }
@@ -338,7 +348,8 @@ impl Template {
                 context.environment.set(name.as_bytes(), value.as_bytes());
             }
         };
-        library::change_context(made, change).map_err(|why| Error::new(Code::InternalError, why))
+        library::change_context(made, change)
+            .map_err(|why| Error::new(DrmaaErrno::InternalError, why))
     }
 
     /// A path with DRMAA's placeholders replaced.
@@ -379,26 +390,34 @@ mod tests {
     fn values_are_checked_when_they_are_set() {
         let mut template = Template::default();
         for (name, value, code) in [
-            ("drmaa_nosuch", "x", Code::InvalidArgument),
-            ("drmaa_v_argv", "x", Code::InvalidArgument),
-            ("drmaa_js_state", "x", Code::InvalidAttributeValue),
-            ("drmaa_join_files", "yes", Code::InvalidAttributeValue),
-            ("drmaa_block_email", "y", Code::InvalidAttributeValue),
-            ("drmaa_output_path", "out", Code::InvalidAttributeFormat),
-            ("drmaa_start_time", "tomorrow", Code::InvalidAttributeFormat),
-            ("drmaa_wct_hlimit", "x", Code::InvalidAttributeFormat),
+            ("drmaa_nosuch", "x", DrmaaErrno::InvalidArgument),
+            ("drmaa_v_argv", "x", DrmaaErrno::InvalidArgument),
+            ("drmaa_js_state", "x", DrmaaErrno::InvalidAttributeValue),
+            ("drmaa_join_files", "yes", DrmaaErrno::InvalidAttributeValue),
+            ("drmaa_block_email", "y", DrmaaErrno::InvalidAttributeValue),
+            (
+                "drmaa_output_path",
+                "out",
+                DrmaaErrno::InvalidAttributeFormat,
+            ),
+            (
+                "drmaa_start_time",
+                "tomorrow",
+                DrmaaErrno::InvalidAttributeFormat,
+            ),
+            ("drmaa_wct_hlimit", "x", DrmaaErrno::InvalidAttributeFormat),
         ] {
             assert_eq!(template.set(name, value).unwrap_err().code, code, "{name}");
         }
         let env = template.set_vector("drmaa_v_env", vec!["A".to_owned()]);
-        assert_eq!(env.unwrap_err().code, Code::InvalidAttributeFormat);
+        assert_eq!(env.unwrap_err().code, DrmaaErrno::InvalidAttributeFormat);
         assert_eq!(
             template.submission(None).unwrap_err().code,
-            Code::InvalidAttributeValue
+            DrmaaErrno::InvalidAttributeValue
         );
         assert_eq!(
             template.get("drmaa_wd").unwrap_err().code,
-            Code::InvalidAttributeValue
+            DrmaaErrno::InvalidAttributeValue
         );
     }
 

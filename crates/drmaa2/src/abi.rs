@@ -227,17 +227,17 @@ numbers! {
 /// `drmaa2_bool`.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
-pub struct CFlag(pub c_int);
+pub struct CBool(pub c_int);
 
-impl StructMember for CFlag {
-    const UNSET: CFlag = CFlag(0);
+impl StructMember for CBool {
+    const UNSET: CBool = CBool(0);
 
     unsafe fn read(self, _name: &str) -> Result<Option<AttributeValue>, DrmaaError> {
         Ok((self.0 == 1).then_some(AttributeValue::True))
     }
 
-    fn of(value: &AttributeValue) -> CFlag {
-        CFlag(c_int::from(*value == AttributeValue::True))
+    fn of(value: &AttributeValue) -> CBool {
+        CBool(c_int::from(*value == AttributeValue::True))
     }
 }
 
@@ -370,19 +370,19 @@ structures! {
     CJobTemplate freed by drmaa2_jtemplate_free {
         remoteCommand: CText,
         args: CTexts,
-        submitAsHold: CFlag,
-        rerunnable: CFlag,
+        submitAsHold: CBool,
+        rerunnable: CBool,
         jobEnvironment: CPairs,
         workingDirectory: CText,
         jobCategory: CText,
         email: CTexts,
-        emailOnStarted: CFlag,
-        emailOnTerminated: CFlag,
+        emailOnStarted: CBool,
+        emailOnTerminated: CBool,
         jobName: CText,
         inputPath: CText,
         outputPath: CText,
         errorPath: CText,
-        joinFiles: CFlag,
+        joinFiles: CBool,
         reservationId: CText,
         queueName: CText,
         minSlots: CNumber,
@@ -476,7 +476,7 @@ structures! {
     /// `drmaa2_machineinfo_s`.
     CMachineInfo freed by drmaa2_machineinfo_free {
         name: CText,
-        available: CFlag,
+        available: CBool,
         sockets: CNumber,
         coresPerSocket: CNumber,
         threadsPerCore: CNumber,

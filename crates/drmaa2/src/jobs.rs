@@ -8,7 +8,7 @@ use crate::submission::{self, ArrayAsk};
 use crate::values::AttributeMap;
 use crate::{abi, machines};
 use muster_cli::connect::Client;
-use muster_cli::library::Looks;
+use muster_cli::library::JobPoller;
 use muster_conf::endpoint;
 use muster_model::command::{JobSelection, JobTarget, Reply, SignalScope, UserCommand};
 use muster_model::index_set::IndexSet;
@@ -495,7 +495,7 @@ pub fn wait(
     if all.is_empty() {
         return Err(DrmaaError::argument("there are no jobs to wait for"));
     }
-    let mut looks = Looks::until(until(timeout)?);
+    let mut looks = JobPoller::until(until(timeout)?);
     let mut there: Vec<SessionJob> = Vec::new();
     let mut left = all.to_vec();
     loop {

@@ -2,7 +2,7 @@
 
 use crate::attacks::Attack;
 use crate::health::{self, Daemons};
-use crate::load::{LOADS, Task};
+use crate::load::{Assignment, LOADS};
 use crate::outcome::Outcome;
 use crate::peer::PeerReply;
 use crate::random::Random;
@@ -22,7 +22,7 @@ const GRACE: Duration = Duration::from_secs(60);
 
 /// What attacks have done so far.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct CampaignReport {
     /// How often each attack was carried out, and what came of it.
     rows: BTreeMap<&'static str, (u64, Outcome)>,
     /// The most resident memory of each daemon, MiB.
@@ -30,10 +30,10 @@ pub struct Report {
     /// What did not hold at the end.
     end: Vec<String>,
     /// How long another user's submissions took while loads ran.
-    pub submissions: Times,
+    pub submissions: Latencies,
     /// How long the same command took meanwhile that asks nobody for anything: what the machine takes for it, whose
     /// processors the attackers use too.
-    pub starts: Times,
+    pub starts: Latencies,
     /// Requests of the other user while loads ran, and the time that the controller had them, by its own count.
     served: (u64, Duration),
 }
@@ -51,7 +51,7 @@ pub struct Round {
     pub requests: u64,
 }
 
-impl Report {
+impl CampaignReport {
     /// Carries out an attack and examines the cluster; says whether anything was found.
     pub fn attack(&mut self, target: &Target, attack: &Attack, random: &mut Random) -> bool {
         let before = Daemons::of(target);
@@ -73,7 +73,7 @@ impl Report {
         for process in 0..PROCESSES {
             // Two rounds have all loads.
             let number = round.number * PROCESSES + process;
-            let task = Task {
+            let task = Assignment {
                 load: number % LOADS.len(),
                 seed: round.seed.wrapping_add(number as u64),
                 time: round.time,
@@ -233,9 +233,9 @@ impl Report {
 
 /// Times that something took.
 #[derive(Clone, Debug, Default)]
-pub struct Times(Vec<Duration>);
+pub struct Latencies(Vec<Duration>);
 
-impl Times {
+impl Latencies {
     /// The time in which so many of a thousand were done.
     pub fn of_thousand(&self, part: usize) -> Duration {
         let mut times = self.0.clone();
@@ -245,7 +245,7 @@ impl Times {
     }
 }
 
-impl fmt::Display for Times {
+impl fmt::Display for Latencies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = |part| self.of_thousand(part).as_secs_f64() * 1e3;
         write!(
@@ -316,9 +316,9 @@ mod tests {
 
     #[test]
     fn percentiles_are_of_all_submissions() {
-        let times = Times((1..=200).rev().map(Duration::from_millis).collect());
+        let times = Latencies((1..=200).rev().map(Duration::from_millis).collect());
         let ms = |part| times.of_thousand(part).as_millis();
         assert_eq!((ms(500), ms(990), ms(1000)), (100, 198, 200));
-        assert_eq!(Times::default().of_thousand(990), Duration::ZERO);
+        assert_eq!(Latencies::default().of_thousand(990), Duration::ZERO);
     }
 }

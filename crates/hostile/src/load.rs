@@ -119,7 +119,7 @@ pub const VARIABLE: &str = "MUSTER_HOSTILE_ATTACKER";
 
 /// What one process is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Task {
+pub struct Assignment {
     /// Place in [`LOADS`].
     pub load: usize,
     /// What decides its choices.
@@ -130,10 +130,10 @@ pub struct Task {
     pub requests: u64,
 }
 
-impl Task {
+impl Assignment {
     /// Has a process do it: one that calls [`main`].
     pub fn put(&self, target: &Target, command: &mut Command) {
-        let Task {
+        let Assignment {
             load,
             seed,
             time,
@@ -144,10 +144,10 @@ impl Task {
         command.env(VARIABLE, format!("{load} {seed} {ms} {requests} {home}"));
     }
 
-    fn read(text: &str) -> Option<(Task, Target)> {
+    fn read(text: &str) -> Option<(Assignment, Target)> {
         let mut words = text.splitn(5, ' ');
         let mut number = || words.next()?.parse::<u64>().ok();
-        let task = Task {
+        let task = Assignment {
             load: usize::try_from(number()?).ok()?,
             seed: number()?,
             time: Duration::from_millis(number()?),
@@ -185,7 +185,7 @@ pub fn main() -> bool {
         return false;
     };
     raise_descriptors();
-    if let Some((task, target)) = Task::read(&text) {
+    if let Some((task, target)) = Assignment::read(&text) {
         // A test program may have begun a line.
         print!("\n{}", task.run(&target).to_lines());
     }
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_task_comes_over_as_it_was() {
-        let task = Task {
+        let task = Assignment {
             load: 3,
             seed: 7,
             time: Duration::from_millis(1500),
@@ -207,7 +207,7 @@ mod tests {
         let mut command = Command::new("true");
         task.put(&Target::new(Path::new("/tmp/a home")), &mut command);
         let (_, value) = command.get_envs().next().unwrap();
-        let (read, target) = Task::read(value.unwrap().to_str().unwrap()).unwrap();
+        let (read, target) = Assignment::read(value.unwrap().to_str().unwrap()).unwrap();
         assert_eq!((read, target.home()), (task, Path::new("/tmp/a home")));
     }
 }

@@ -6,7 +6,7 @@ use crate::peer::{Peer, PeerReply, ReplyContent, framed};
 use crate::sys::{ROOT, ended_with_its_starter};
 use crate::target::{NODE_WORDS, PORT_NODE as NODE, SACK_PID, Target, until};
 use minicbor::Encode;
-use muster_channel::{Begun, Channel, Initiator, SECRET, Scheme};
+use muster_channel::{Channel, InitiatedChannel, Initiator, SECRET, Scheme};
 use muster_model::ids::JobId;
 use muster_proto::hello::{ChannelHello, JobCredential};
 use muster_proto::version::{Greeting, Versions};
@@ -188,7 +188,7 @@ impl Begin {
     ///
     /// # Errors
     /// It is a refusal, none that the other side could give who knows the secret, or none.
-    pub(crate) fn finish(&mut self, stream: &mut TcpStream) -> io::Result<Begun> {
+    pub(crate) fn finish(&mut self, stream: &mut TcpStream) -> io::Result<InitiatedChannel> {
         let (mut answer, mut chunk) = (Vec::new(), [0; 2048]);
         loop {
             if let Some(begun) = self.client.finish(&answer).map_err(io::Error::other)? {

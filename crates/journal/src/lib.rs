@@ -62,7 +62,7 @@ pub use batch::Batch;
 pub use error::Error;
 pub use file_log::{FileLog, Options};
 pub use log_id::LogId;
-pub use recover::{Records, RecoveredLog, TornTail};
+pub use recover::{RecordReader, RecoveredLog, TornTail};
 pub use snapshot::{FinishedSnapshot, SnapshotReader, SnapshotWriter};
 pub use storage::dir::DirStorage;
 pub use storage::mem::{Crash, MemStorage, Operation};

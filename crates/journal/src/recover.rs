@@ -15,7 +15,7 @@ pub struct RecoveredLog {
     /// The newest usable snapshot.
     pub snapshot: Option<SnapshotReader>,
     /// The records after it.
-    pub records: Records,
+    pub records: RecordReader,
     /// What a crash left of a batch that was never acknowledged, now removed.
     pub torn: Option<TornTail>,
     /// What the administrator should know although all records are there.
@@ -143,7 +143,7 @@ pub(crate) fn scan(storage: &Arc<dyn Storage>, id: LogId, files: &Files) -> Resu
         first,
         end: walked.end,
     });
-    let records = Records {
+    let records = RecordReader {
         storage: Arc::clone(storage),
         id,
         parts,
@@ -398,7 +398,7 @@ struct SegmentExtent {
 }
 
 /// The records after the snapshot, in order. They are read from the files as they are asked for.
-pub struct Records {
+pub struct RecordReader {
     storage: Arc<dyn Storage>,
     id: LogId,
     parts: Vec<SegmentExtent>,
@@ -409,14 +409,14 @@ pub struct Records {
     at: Position,
 }
 
-impl Records {
+impl RecordReader {
     /// Position of the first record, if there is any: one more than the snapshot's.
     #[must_use]
     pub fn first_position(&self) -> Position {
         self.base + 1
     }
 
-    /// Position of the last record; one less than [`Records::first_position`] if there is none.
+    /// Position of the last record; one less than [`RecordReader::first_position`] if there is none.
     #[must_use]
     pub fn last_position(&self) -> Position {
         self.next - 1
@@ -462,10 +462,10 @@ impl Records {
     }
 }
 
-impl Iterator for Records {
+impl Iterator for RecordReader {
     type Item = Result<(Position, Vec<u8>), Error>;
 
-    /// Like [`Records::next_record`], with a copy of the record.
+    /// Like [`RecordReader::next_record`], with a copy of the record.
     fn next(&mut self) -> Option<Self::Item> {
         let record = self.next_record().transpose()?;
         Some(record.map(|(position, record)| (position, record.to_vec())))

@@ -36,12 +36,12 @@ pub struct Account {
     pub organization: String,
     /// The settings of its association.
     #[n(4)]
-    pub terms: Terms,
+    pub terms: AssociationTerms,
 }
 
 /// The settings of an association.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
-pub struct Terms {
+pub struct AssociationTerms {
     /// `Fairshare`; 1 if absent.
     #[n(0)]
     pub shares: Option<u32>,
@@ -94,7 +94,7 @@ pub struct User {
     pub admin_level: String,
     /// Associations, by account.
     #[n(3)]
-    pub accounts: BTreeMap<String, Terms>,
+    pub accounts: BTreeMap<String, AssociationTerms>,
     /// `WCKeys`: workload characterization keys that its jobs may name.
     #[n(4)]
     #[cbor(default)]
@@ -110,12 +110,12 @@ pub struct User {
     /// Associations that hold in one partition only, by account and partition.
     #[n(7)]
     #[cbor(default)]
-    pub partitions: BTreeMap<String, BTreeMap<String, Terms>>,
+    pub partitions: BTreeMap<String, BTreeMap<String, AssociationTerms>>,
 }
 
 impl User {
     /// Its associations: account, partition where it holds in one only, settings.
-    pub fn associations(&self) -> impl Iterator<Item = (&str, &str, &Terms)> {
+    pub fn associations(&self) -> impl Iterator<Item = (&str, &str, &AssociationTerms)> {
         let whole = self
             .accounts
             .iter()
@@ -128,7 +128,9 @@ impl User {
     }
 
     /// The settings of its associations, to be changed.
-    pub fn associations_mut(&mut self) -> impl Iterator<Item = (&str, &str, &mut Terms)> {
+    pub fn associations_mut(
+        &mut self,
+    ) -> impl Iterator<Item = (&str, &str, &mut AssociationTerms)> {
         let whole = self
             .accounts
             .iter_mut()
@@ -141,7 +143,7 @@ impl User {
     }
 
     /// The association of a job in that partition: the one for the partition comes first.
-    pub fn association(&self, account: &str, partition: &str) -> Option<&Terms> {
+    pub fn association(&self, account: &str, partition: &str) -> Option<&AssociationTerms> {
         let own = self
             .partitions
             .get(account)
@@ -184,7 +186,7 @@ pub struct Cluster {
     pub classification: String,
     /// What its associations have that set nothing.
     #[n(2)]
-    pub terms: Terms,
+    pub terms: AssociationTerms,
     /// Its accounts, by name.
     #[n(3)]
     #[cbor(default)]
@@ -330,7 +332,7 @@ pub struct JobNote {
 
 /// The use of a user's jobs in an account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Encode, Decode)]
-pub struct Usage {
+pub struct UserUsage {
     /// Billing units times seconds, decayed to `at`.
     #[n(0)]
     pub raw: f64,
@@ -342,9 +344,9 @@ pub struct Usage {
     pub rate_milli: u64,
 }
 
-impl Usage {
+impl UserUsage {
     /// The use as of a later time.
-    pub fn at(self, now: Timestamp, half_life_s: u64) -> Usage {
+    pub fn at(self, now: Timestamp, half_life_s: u64) -> UserUsage {
         let seconds = now.since_ms(self.at) as f64 / 1000.0;
         let rate = self.rate_milli as f64 / 1000.0;
         let raw = if half_life_s == 0 {
@@ -354,7 +356,7 @@ impl Usage {
             let left = (-seconds / life).exp2();
             self.raw * left + rate * life / std::f64::consts::LN_2 * (1.0 - left)
         };
-        Usage {
+        UserUsage {
             raw,
             at: now.max(self.at),
             ..self
@@ -411,7 +413,7 @@ pub struct Accounts {
     pub qos: BTreeMap<String, Qos>,
     /// Use, by account and user.
     #[n(3)]
-    pub usage: BTreeMap<(String, String), Usage>,
+    pub usage: BTreeMap<(String, String), UserUsage>,
     /// Shares as of `calculated_at`, the tree from `root` down.
     #[n(4)]
     pub shares: Vec<Share>,
@@ -431,7 +433,7 @@ pub struct Accounts {
     /// What is set for `root`, so for all associations that set nothing themselves.
     #[n(9)]
     #[cbor(default)]
-    pub root: Terms,
+    pub root: AssociationTerms,
     /// Clusters that were added beside the controller's own, by name.
     #[n(10)]
     #[cbor(default)]
@@ -511,7 +513,7 @@ impl Accounts {
         account: &str,
         user: &str,
         partition: &str,
-    ) -> impl Iterator<Item = &'a Terms> + use<'a> {
+    ) -> impl Iterator<Item = &'a AssociationTerms> + use<'a> {
         let known = self.user(user);
         let own = known.and_then(|u| u.association(account, partition));
         let above = self.terms_of_account(account);
@@ -522,7 +524,7 @@ impl Accounts {
     pub fn terms_of_account<'a>(
         &'a self,
         account: &str,
-    ) -> impl Iterator<Item = &'a Terms> + use<'a> {
+    ) -> impl Iterator<Item = &'a AssociationTerms> + use<'a> {
         let mut next = self.accounts.get(account);
         let up = std::iter::from_fn(move || {
             let account = next?;
@@ -581,7 +583,7 @@ impl Accounts {
         if let Some(default) = terms.find_map(|t| t.default_qos.as_deref()) {
             return default;
         }
-        let is_set = |t: &&Terms| t.qos.is_some() || t.qos_delta != QosDelta::default();
+        let is_set = |t: &&AssociationTerms| t.qos.is_some() || t.qos_delta != QosDelta::default();
         let nearest = self.terms(account, user, partition).find(is_set);
         let only = match nearest.map(|terms| terms.qos.as_deref()) {
             None => None,
@@ -633,7 +635,7 @@ fn key(name: &str, is_known: bool) -> String {
 }
 
 /// The list of QOS that the nearest full list and the additions and removals below it give.
-fn resolve_qos<'a>(terms: impl Iterator<Item = &'a Terms>) -> Option<Vec<String>> {
+fn resolve_qos<'a>(terms: impl Iterator<Item = &'a AssociationTerms>) -> Option<Vec<String>> {
     let mut deltas = Vec::new();
     let mut list = None;
     for terms in terms {
@@ -666,7 +668,7 @@ mod tests {
 
     #[test]
     fn use_decays_and_grows_the_same_however_often_it_is_looked_at() {
-        let start = Usage {
+        let start = UserUsage {
             raw: 1000.0,
             at: Timestamp(0),
             rate_milli: 2000,
@@ -681,7 +683,7 @@ mod tests {
             once.raw,
             often.raw
         );
-        let idle = Usage {
+        let idle = UserUsage {
             rate_milli: 0,
             ..start
         };
@@ -701,7 +703,8 @@ mod tests {
             all.accounts.insert(name.into(), account);
         }
         let mut user = User::default();
-        user.accounts.insert("b".into(), Terms::default());
+        user.accounts
+            .insert("b".into(), AssociationTerms::default());
         all.users.insert("u".into(), user);
         let a = all.accounts.get_mut("a").unwrap();
         a.terms.qos = Some(vec!["high".into()]);
@@ -745,9 +748,9 @@ mod tests {
             };
             own.terms.qos_delta = delta(account.0, account.1);
             all.accounts.insert("a".into(), own);
-            let terms = Terms {
+            let terms = AssociationTerms {
                 qos_delta: delta(user.0, user.1),
-                ..Terms::default()
+                ..AssociationTerms::default()
             };
             let accounts = [("a".to_owned(), terms)].into();
             all.users.insert(

@@ -43,7 +43,7 @@ pub struct TasksStart {
 
 /// A job that another one waits for.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
-pub struct Ahead {
+pub struct JobAhead {
     /// The job.
     #[n(0)]
     pub job: JobId,
@@ -72,7 +72,7 @@ pub struct Ahead {
 
 /// A change of the job that would start it sooner.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
-pub struct Sooner {
+pub struct EarlierStart {
     /// The option or options of `sbatch` that it would be submitted with, or without.
     #[n(0)]
     pub change: String,
@@ -86,7 +86,7 @@ pub struct Sooner {
 
 /// A time that matters to a job that waits.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
-pub struct Moment {
+pub struct ExpectedTime {
     /// The event at that time, as text before a colon.
     #[n(0)]
     pub what: String,
@@ -109,7 +109,7 @@ pub struct Explanation {
     pub waits_for: Vec<String>,
     /// Jobs ahead of it on the resources that it needs: running ones first, then waiting ones.
     #[n(3)]
-    pub ahead: Vec<Ahead>,
+    pub ahead: Vec<JobAhead>,
     /// How many are, those not listed included.
     #[n(4)]
     pub ahead_count: u32,
@@ -121,7 +121,7 @@ pub struct Explanation {
     pub predicted: bool,
     /// Changes that would start it sooner, soonest first.
     #[n(7)]
-    pub sooner: Vec<Sooner>,
+    pub sooner: Vec<EarlierStart>,
     /// Changes that were tried.
     #[n(8)]
     pub tried: u32,
@@ -134,7 +134,7 @@ pub struct Explanation {
     /// Times to come that what it waits for depends on: its begin, its deadline, reservations.
     #[n(11)]
     #[cbor(default)]
-    pub times: Vec<Moment>,
+    pub times: Vec<ExpectedTime>,
     /// Numbers of tasks of which it takes the greatest that it can have when there is room for the least: `2,4-8`. Empty: it has one
     /// number.
     #[n(12)]

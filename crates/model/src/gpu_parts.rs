@@ -62,7 +62,7 @@ pub struct PartedGpu {
 
 /// One entry of a node's devices.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry<'a> {
+pub struct GresEntry<'a> {
     /// The name of the devices.
     pub name: &'a str,
     /// How many there are.
@@ -73,7 +73,7 @@ pub struct Entry<'a> {
 
 /// Instances of each entry that nobody can have, `used` being what jobs have: these, and for the sake of GPUs that are
 /// shared those that are in use in the other way.
-pub fn unavailable<'u>(entries: &[Entry<'_>], used: &'u [CpuSet]) -> Cow<'u, [CpuSet]> {
+pub fn unavailable<'u>(entries: &[GresEntry<'_>], used: &'u [CpuSet]) -> Cow<'u, [CpuSet]> {
     if entries.iter().all(|entry| entry.parts.is_none()) || used.iter().all(CpuSet::is_empty) {
         return Cow::Borrowed(used);
     }
@@ -114,7 +114,7 @@ pub fn unavailable<'u>(entries: &[Entry<'_>], used: &'u [CpuSet]) -> Cow<'u, [Cp
 }
 
 /// Numbers of the GPUs that jobs have as a whole.
-fn whole_gpus(entries: &[Entry<'_>], used: &[CpuSet]) -> CpuSet {
+fn whole_gpus(entries: &[GresEntry<'_>], used: &[CpuSet]) -> CpuSet {
     let (mut whole, mut first) = (CpuSet::default(), 0u32);
     for (at, entry) in entries.iter().enumerate().filter(|(_, e)| e.name == GPU) {
         let ids = used.get(at).into_iter().flat_map(CpuSet::iter);
@@ -146,7 +146,7 @@ mod tests {
             of: vec![4, 4],
             one_gpu,
         };
-        let entry = |name, count, parts| Entry { name, count, parts };
+        let entry = |name, count, parts| GresEntry { name, count, parts };
         let entries = [
             entry(GPU, 1, None),
             entry(GPU, 1, None),

@@ -14,7 +14,7 @@ use crate::het::HetPlace;
 use crate::ids::{Attempt, JobId, StepNo};
 use crate::index_set::IndexSet;
 use crate::limits::{DEVICE_KINDS_MAX, HOSTLIST_BYTES_MAX, PRIORITY_TOP, SUBMIT_LINE_BYTES_MAX};
-use crate::power::Waking;
+use crate::power::PowerUpWait;
 use crate::preemption::{PreemptMode, Preempted};
 use crate::spec::{DependencyTerm, JobSpec, StdioSpec};
 use crate::time::{TimeLimit, Timestamp};
@@ -27,7 +27,7 @@ pub use self::allocation::{Allocation, GpuEnv, GresShare, MILLION, NodeShare, su
 pub use self::array::{ArrayInfo, ArrayRole, ArrayTask};
 pub use self::phase::Phase;
 pub use self::reason::Reason;
-pub use crate::usage::{Peak, Peaks, Usage};
+pub use crate::usage::{Peak, Peaks, ResourceUsage};
 
 /// One record of the queue: a job, a task of an array, or an array's tasks that have not left it yet.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
@@ -183,7 +183,7 @@ pub struct Job {
     pub resumed: bool,
     /// It has its nodes, and some of them are being powered up.
     #[n(40)]
-    pub power_up: Option<Waking>,
+    pub power_up: Option<PowerUpWait>,
     /// It is stopped and waits for its turn on CPUs that others have too, at least until then.
     #[n(45)]
     pub gang_slice_ends: Option<Timestamp>,
@@ -609,7 +609,7 @@ pub struct StepEnd {
     pub state: JobState,
     /// The use of its tasks.
     #[n(3)]
-    pub usage: Usage,
+    pub usage: ResourceUsage,
     /// Uid of who cancelled it.
     #[n(4)]
     pub cancelled_by: Option<u32>,
@@ -622,7 +622,7 @@ impl StepEnd {
             end_time,
             exit: ExitStatus { code: 1, signal: 0 },
             state: JobState::Failed,
-            usage: Usage::default(),
+            usage: ResourceUsage::default(),
             cancelled_by: None,
         }
     }

@@ -210,14 +210,14 @@ pub struct CompactListing {
     /// The templates, and how many records are of each.
     pub templates: Vec<(Job, u32)>,
     /// The records.
-    pub records: Records,
+    pub records: PackedRecords,
 }
 
 /// Records as they were written: what a hundred thousand of them differ in takes less than a megabyte.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Records(Vec<u8>);
+pub struct PackedRecords(Vec<u8>);
 
-impl Records {
+impl PackedRecords {
     /// In order.
     pub fn iter(&self) -> impl Iterator<Item = Record> {
         let (mut rest, mut last) = (self.0.as_slice(), Record::default());
@@ -273,7 +273,7 @@ impl From<Vec<Job>> for CompactListing {
         }
         CompactListing {
             templates: jobs.into_iter().map(|job| (job, 1)).collect(),
-            records: Records(writer.records),
+            records: PackedRecords(writer.records),
         }
     }
 }
@@ -306,7 +306,7 @@ impl<'b, C: SpecCodec> Decode<'b, C> for CompactListing {
         }
         let mut listed = CompactListing {
             templates,
-            records: Records(d.bytes()?.to_vec()),
+            records: PackedRecords(d.bytes()?.to_vec()),
         };
         listed.count()?;
         Ok(listed)

@@ -2,7 +2,7 @@
 
 use crate::binding::BindDefault;
 use crate::cpuset::CpuSet;
-use crate::gpu_parts::{Entry, PartsOfGpus};
+use crate::gpu_parts::{GresEntry, PartsOfGpus};
 use crate::ids::{JobId, NodeIdx};
 use crate::job::{GpuEnv, GresShare};
 use crate::node_host::{FutureHost, NodeHost};
@@ -182,8 +182,8 @@ pub struct GresConfig {
 
 impl GresConfig {
     /// Its settings for sharing of GPUs.
-    pub fn entry(&self) -> Entry<'_> {
-        Entry {
+    pub fn entry(&self) -> GresEntry<'_> {
+        GresEntry {
             name: &self.name,
             count: self.count,
             parts: self.parts.as_ref(),

@@ -115,7 +115,7 @@ pub struct Multifactor {
     pub small_relative_to_time: bool,
     /// `PriorityFlags=NO_NORMAL_*`: factors that are not divided by the highest one.
     #[n(16)]
-    pub no_normal: NoNormal,
+    pub no_normal: NoNormalFlags,
     /// Seconds east of UTC, for the days of `usage_reset`.
     #[n(17)]
     pub utc_offset_s: i32,
@@ -143,7 +143,7 @@ pub struct Multifactor {
 
 /// `PriorityFlags=NO_NORMAL_ASSOC`, `_PART`, `_QOS`, `_TRES`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
-pub struct NoNormal {
+pub struct NoNormalFlags {
     /// Associations.
     #[n(0)]
     pub assoc: bool,

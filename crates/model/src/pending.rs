@@ -14,15 +14,15 @@ const SIGTTOU: u32 = 22;
 
 /// What waits for one job, in order.
 #[derive(Clone, Debug)]
-pub struct Pending<T> {
+pub struct JobWaiters<T> {
     next: u64,
     in_order: BTreeMap<u64, T>,
     places: HashMap<T, u64>,
 }
 
-impl<T> Default for Pending<T> {
-    fn default() -> Pending<T> {
-        Pending {
+impl<T> Default for JobWaiters<T> {
+    fn default() -> JobWaiters<T> {
+        JobWaiters {
             next: 0,
             in_order: BTreeMap::new(),
             places: HashMap::new(),
@@ -30,7 +30,7 @@ impl<T> Default for Pending<T> {
     }
 }
 
-impl<T: Copy + Eq + Hash> Pending<T> {
+impl<T: Copy + Eq + Hash> JobWaiters<T> {
     /// Adds what delivers a signal, unless an equal one waits already. Of signals that stop and continue processes the last
     /// decides whether they run: such a one takes the place after all that wait. Whether it waits: there may be too many.
     pub fn push(&mut self, delivery: T, signal: u32) -> bool {
@@ -72,13 +72,13 @@ impl<T: Copy + Eq + Hash> Pending<T> {
 mod tests {
     use super::*;
 
-    fn drain(pending: &mut Pending<u32>) -> Vec<u32> {
+    fn drain(pending: &mut JobWaiters<u32>) -> Vec<u32> {
         std::iter::from_fn(|| pending.pop()).collect()
     }
 
     #[test]
     fn equal_signals_are_one_and_different_ones_keep_their_order() {
-        let mut pending = Pending::default();
+        let mut pending = JobWaiters::default();
         for signal in [15, 10, 15, 9, 10, 10] {
             assert!(pending.push(signal, signal));
         }
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn the_last_of_stop_and_continue_decides() {
-        let mut pending = Pending::default();
+        let mut pending = JobWaiters::default();
         for signal in [19, 18, 10, 19] {
             pending.push(signal, signal);
         }
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn no_more_wait_than_there_is_room_for() {
-        let mut pending = Pending::default();
+        let mut pending = JobWaiters::default();
         let many = 2 * u32::try_from(PENDING_MAX).unwrap();
         let taken = (0..many).filter(|step| pending.push(*step, 10));
         assert_eq!(taken.count(), PENDING_MAX);

@@ -99,7 +99,7 @@ impl Power {
 /// The reason why a job that has its nodes is not launched yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
-pub enum Waking {
+pub enum PowerUpWait {
     /// Nodes that are being powered up.
     #[n(0)]
     Nodes,

@@ -39,7 +39,7 @@ impl fmt::Display for Role {
 
 /// The least that a request needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Least {
+pub enum MinimumRole {
     /// Every user.
     Anyone,
     /// The owner of the job. An operator.
@@ -68,55 +68,58 @@ pub enum Least {
     NodeKey,
 }
 
-impl Least {
+impl MinimumRole {
     /// The role that suffices whatever the request is about; none where no role does.
     pub fn role(self) -> Option<Role> {
         match self {
-            Least::Anyone => Some(Role::User),
-            Least::Owner
-            | Least::Manager
-            | Least::Oneself
-            | Least::Coordinator
-            | Least::Operator => Some(Role::Operator),
-            Least::Administrator => Some(Role::Administrator),
-            Least::OwnerAlone | Least::SlurmUser => Some(Role::SlurmUser),
-            Least::NodeOwner | Least::NodeOwnerOrKey => Some(Role::Root),
-            Least::TokenBearer | Least::NodeKey => None,
+            MinimumRole::Anyone => Some(Role::User),
+            MinimumRole::Owner
+            | MinimumRole::Manager
+            | MinimumRole::Oneself
+            | MinimumRole::Coordinator
+            | MinimumRole::Operator => Some(Role::Operator),
+            MinimumRole::Administrator => Some(Role::Administrator),
+            MinimumRole::OwnerAlone | MinimumRole::SlurmUser => Some(Role::SlurmUser),
+            MinimumRole::NodeOwner | MinimumRole::NodeOwnerOrKey => Some(Role::Root),
+            MinimumRole::TokenBearer | MinimumRole::NodeKey => None,
         }
     }
 
     /// As docs/security.md has it.
     pub fn text(self) -> &'static str {
         match self {
-            Least::Anyone => "every user",
-            Least::Owner => "owner of the job, operator",
-            Least::Manager => "owner of the job, coordinator of its account, operator",
-            Least::OwnerAlone => "owner of the job, SlurmUser",
-            Least::Oneself => "the user itself, operator",
-            Least::Coordinator => "coordinator of the account, operator",
-            Least::Operator => "operator",
-            Least::Administrator => "administrator",
-            Least::SlurmUser => "SlurmUser",
-            Least::TokenBearer => "bearer of a token for the node",
-            Least::NodeOwner => "owner of the job, root",
-            Least::NodeOwnerOrKey => "owner of the job, root, bearer of the job's key",
-            Least::NodeKey => "bearer of the job's key",
+            MinimumRole::Anyone => "every user",
+            MinimumRole::Owner => "owner of the job, operator",
+            MinimumRole::Manager => "owner of the job, coordinator of its account, operator",
+            MinimumRole::OwnerAlone => "owner of the job, SlurmUser",
+            MinimumRole::Oneself => "the user itself, operator",
+            MinimumRole::Coordinator => "coordinator of the account, operator",
+            MinimumRole::Operator => "operator",
+            MinimumRole::Administrator => "administrator",
+            MinimumRole::SlurmUser => "SlurmUser",
+            MinimumRole::TokenBearer => "bearer of a token for the node",
+            MinimumRole::NodeOwner => "owner of the job, root",
+            MinimumRole::NodeOwnerOrKey => "owner of the job, root, bearer of the job's key",
+            MinimumRole::NodeKey => "bearer of the job's key",
         }
     }
 
     /// Whether it depends on what the request is about, so that a role alone does not decide it.
     pub fn needs_object(self) -> bool {
         match self {
-            Least::Owner
-            | Least::Manager
-            | Least::OwnerAlone
-            | Least::Oneself
-            | Least::Coordinator
-            | Least::TokenBearer
-            | Least::NodeOwner
-            | Least::NodeOwnerOrKey
-            | Least::NodeKey => true,
-            Least::Anyone | Least::Operator | Least::Administrator | Least::SlurmUser => false,
+            MinimumRole::Owner
+            | MinimumRole::Manager
+            | MinimumRole::OwnerAlone
+            | MinimumRole::Oneself
+            | MinimumRole::Coordinator
+            | MinimumRole::TokenBearer
+            | MinimumRole::NodeOwner
+            | MinimumRole::NodeOwnerOrKey
+            | MinimumRole::NodeKey => true,
+            MinimumRole::Anyone
+            | MinimumRole::Operator
+            | MinimumRole::Administrator
+            | MinimumRole::SlurmUser => false,
         }
     }
 }
@@ -124,19 +127,19 @@ impl Least {
 /// Whether the user of that uid may make a request to a node's agent. The agent knows neither accounts nor roles.
 pub fn may_on_node(request: AccessRequest, uid: u32, owner: u32, has_key: bool) -> bool {
     match request.least() {
-        Least::NodeOwner => uid == 0 || uid == owner,
-        Least::NodeOwnerOrKey => uid == 0 || uid == owner || has_key,
-        Least::NodeKey => has_key,
-        Least::Anyone
-        | Least::Owner
-        | Least::Manager
-        | Least::OwnerAlone
-        | Least::Oneself
-        | Least::Coordinator
-        | Least::Operator
-        | Least::Administrator
-        | Least::SlurmUser
-        | Least::TokenBearer => false,
+        MinimumRole::NodeOwner => uid == 0 || uid == owner,
+        MinimumRole::NodeOwnerOrKey => uid == 0 || uid == owner || has_key,
+        MinimumRole::NodeKey => has_key,
+        MinimumRole::Anyone
+        | MinimumRole::Owner
+        | MinimumRole::Manager
+        | MinimumRole::OwnerAlone
+        | MinimumRole::Oneself
+        | MinimumRole::Coordinator
+        | MinimumRole::Operator
+        | MinimumRole::Administrator
+        | MinimumRole::SlurmUser
+        | MinimumRole::TokenBearer => false,
     }
 }
 
@@ -147,7 +150,7 @@ pub fn suffices(role: Role, request: AccessRequest) -> bool {
 
 /// Whether a request may be made by who has shown a token for the node, or has not.
 pub fn may_by_token(request: AccessRequest, has_token: bool) -> bool {
-    request.least() == Least::TokenBearer && has_token
+    request.least() == MinimumRole::TokenBearer && has_token
 }
 
 /// The refusal where the role does not suffice.

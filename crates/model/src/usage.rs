@@ -5,7 +5,7 @@ use minicbor::{Decode, Encode};
 
 /// Resources used by the tasks of a step, from wait4(2) and sampling.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
-pub struct Usage {
+pub struct ResourceUsage {
     /// User time over all tasks, microseconds.
     #[n(0)]
     pub user_us: u64,
@@ -102,10 +102,10 @@ impl Peaks {
     }
 }
 
-impl Usage {
+impl ResourceUsage {
     /// Takes over what samples of the same tasks saw beyond what the kernel reported when they ended: memory of several
     /// processes at a time, virtual memory, bytes that went through caches. CPU time stays the kernel's.
-    pub fn raise(&mut self, sampled: &Usage) {
+    pub fn raise(&mut self, sampled: &ResourceUsage) {
         if sampled.max_rss_kib > self.max_rss_kib {
             self.max_rss_kib = sampled.max_rss_kib;
             self.max_rss_node.clone_from(&sampled.max_rss_node);
@@ -123,14 +123,14 @@ impl Usage {
     }
 
     /// What one task used, from totals that are its own; `vsize_kib` is 0 where it is not known.
-    pub fn of_task(self, task: u32, vsize_kib: u64) -> Usage {
+    pub fn of_task(self, task: u32, vsize_kib: u64) -> ResourceUsage {
         let peak = |amount| Peak {
             amount,
             node: String::new(),
             task,
         };
         let cpu_us = self.user_us + self.system_us;
-        Usage {
+        ResourceUsage {
             total_rss_kib: self.max_rss_kib,
             max_rss_task: task,
             tasks: 1,
@@ -165,7 +165,7 @@ impl Usage {
     }
 
     /// Adds what other tasks used. Agents say how much, and may say anything: sums stop at the greatest number.
-    pub fn add(&mut self, more: &Usage) {
+    pub fn add(&mut self, more: &ResourceUsage) {
         if let Some(theirs) = &more.peaks {
             match &mut self.peaks {
                 None => self.peaks = Some(theirs.clone()),
@@ -228,7 +228,7 @@ mod tests {
     /// What an agent said ended root's qstat.
     #[test]
     fn sums_stop_at_the_greatest_number() {
-        let all = Usage {
+        let all = ResourceUsage {
             user_us: u64::MAX,
             system_us: u64::MAX,
             total_rss_kib: u64::MAX,
@@ -240,7 +240,7 @@ mod tests {
                 total_vsize_kib: u64::MAX,
                 ..Peaks::default()
             })),
-            ..Usage::default()
+            ..ResourceUsage::default()
         };
         let mut sum = all.clone();
         sum.add(&all);
@@ -263,20 +263,20 @@ mod tests {
 
     #[test]
     fn samples_raise_what_the_kernel_reported() {
-        let mut end = Usage {
+        let mut end = ResourceUsage {
             user_us: 900,
             max_rss_kib: 50,
             disk_read_bytes: 512,
-            ..Usage::default()
+            ..ResourceUsage::default()
         }
         .of_task(0, 0);
         end.set_node("a");
-        let mut sampled = Usage {
+        let mut sampled = ResourceUsage {
             user_us: 400,
             max_rss_kib: 80,
             disk_read_bytes: 100,
             disk_write_bytes: 7,
-            ..Usage::default()
+            ..ResourceUsage::default()
         }
         .of_task(3, 1000);
         sampled.set_node("b");
@@ -299,17 +299,17 @@ mod tests {
     #[test]
     fn usage_of_tasks_adds_up() {
         let task = |number: u32, node: &str, cpu_us, rss| {
-            let mut usage = Usage {
+            let mut usage = ResourceUsage {
                 user_us: cpu_us,
                 max_rss_kib: rss,
                 pages: u64::from(number),
-                ..Usage::default()
+                ..ResourceUsage::default()
             }
             .of_task(number, 10 * rss);
             usage.set_node(node);
             usage
         };
-        let mut sum = Usage::default();
+        let mut sum = ResourceUsage::default();
         sum.add(&task(0, "a", 50, 7));
         sum.add(&task(1, "b", 20, 9));
         sum.add(&task(2, "c", 30, 8));

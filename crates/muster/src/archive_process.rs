@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use muster_acct::Restorer;
 use muster_conf::Severity;
 use muster_conf::endpoint::conf_path;
-use muster_conf::files::{Flat, FlatSettings, load_flat};
+use muster_conf::files::{FlatSettings, PlainFile, load_flat};
 use muster_proto::archive::{ArchiveDump, ArchiveRequest};
 use muster_proto::client::{Request, RequestBody};
 use muster_proto::frame;
@@ -64,7 +64,7 @@ fn read_file(path: &Path) -> Result<FlatSettings> {
     match std::fs::File::open(path) {
         Ok(_) => {}
         Err(e) if e.kind() == ErrorKind::NotFound => {
-            return Ok(FlatSettings::defaults(Flat::Slurmdbd));
+            return Ok(FlatSettings::defaults(PlainFile::Slurmdbd));
         }
         Err(e) => {
             return Err(e).with_context(|| {
@@ -72,7 +72,7 @@ fn read_file(path: &Path) -> Result<FlatSettings> {
             });
         }
     }
-    let (dbd, findings) = load_flat(Flat::Slurmdbd, path);
+    let (dbd, findings) = load_flat(PlainFile::Slurmdbd, path);
     match findings.iter().find(|f| f.severity == Severity::Error) {
         Some(error) => bail!("{error}"),
         None => Ok(dbd),

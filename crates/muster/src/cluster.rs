@@ -346,7 +346,7 @@ fn default_cpus() -> u32 {
 fn own_conf(home: &Home, nodes: u32, cpus: u32, memory_mib: u64) -> Result<String> {
     let host = nix::unistd::gethostname()?.to_string_lossy().into_owned();
     let user = User::from_uid(geteuid())?.map_or_else(|| geteuid().to_string(), |user| user.name);
-    let text = muster_conf::write_minimal(&muster_conf::Minimal {
+    let text = muster_conf::write_minimal(&muster_conf::PrivateClusterConfig {
         host: &host,
         port: 6817,
         user: &user,

@@ -1,7 +1,7 @@
 //! Options of the daemons: one row for each letter, from which come the parser, `-h` and the man page.
 
 use anyhow::{Context, Result, bail};
-use muster_cli::options::Status;
+use muster_cli::options::OptionStatus;
 use std::fmt::Write as _;
 
 /// An option of a daemon.
@@ -18,7 +18,7 @@ pub(crate) struct Flag {
     /// What it does.
     pub(crate) help: &'static str,
     /// What it does here.
-    pub(crate) status: Status,
+    pub(crate) status: OptionStatus,
 }
 
 /// A row.
@@ -29,7 +29,7 @@ pub(crate) const fn flag(letter: char, value: &'static str, help: &'static str) 
         is_short: true,
         value,
         help,
-        status: Status::Works,
+        status: OptionStatus::Works,
     }
 }
 
@@ -71,13 +71,13 @@ impl Flag {
 
     /// Accepted, and nothing that anyone would miss happens.
     pub(crate) const fn stored(mut self, why: &'static str) -> Flag {
-        self.status = Status::StoredOnly { why, warn: false };
+        self.status = OptionStatus::StoredOnly { why, warn: false };
         self
     }
 
     /// Refused by name.
     pub(crate) const fn refused(mut self, why: &'static str) -> Flag {
-        self.status = Status::Refused(why);
+        self.status = OptionStatus::Refused(why);
         self
     }
 }
@@ -116,8 +116,8 @@ impl Daemon {
                 false => format!("--{} {}", flag.long, flag.value),
             };
             let note = match flag.status {
-                Status::StoredOnly { why, .. } => format!(" (no effect here: {why})"),
-                Status::Refused(_) => " (not supported here)".to_owned(),
+                OptionStatus::StoredOnly { why, .. } => format!(" (no effect here: {why})"),
+                OptionStatus::Refused(_) => " (not supported here)".to_owned(),
                 _ => String::new(),
             };
             let _ = writeln!(text, "  {left:<12} {}{note}", flag.help);
@@ -178,7 +178,7 @@ impl Daemon {
             let daemon = self.name;
             format!("option '--{name}' is not known here; '{daemon} -h' lists what is")
         })?;
-        if let Status::Refused(why) = flag.status {
+        if let OptionStatus::Refused(why) = flag.status {
             bail!("--{name} is not supported: {why}");
         }
         let value = match (flag.value.is_empty(), joined) {
@@ -209,7 +209,7 @@ impl Daemon {
             let Some(flag) = short.find(|flag| flag.letter == letter) else {
                 bail!("option -{letter} is not known here; '{name} -h' lists what is");
             };
-            if let Status::Refused(why) = flag.status {
+            if let OptionStatus::Refused(why) = flag.status {
                 bail!("-{letter} is not supported: {why}");
             }
             if flag.value.is_empty() {

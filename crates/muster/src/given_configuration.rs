@@ -11,7 +11,7 @@ use muster_proto::frame;
 use muster_proto::hello::{ChannelAnswer, ChannelHello};
 use muster_proto::version::Versions;
 use muster_trust::node_key::{NodeKey, Speaker, USUAL_DIRECTORY};
-use muster_trust::proof::{self, Ask};
+use muster_trust::proof::{self, ProofRequest};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::User;
@@ -272,7 +272,7 @@ fn ask(server: &str, receiver: &User) -> Result<Vec<ConfigurationFile>, Failure>
             .context("the node's key cannot be used"),
         None => proof::make(
             &authentication(),
-            &Ask {
+            &ProofRequest {
                 cluster: "",
                 purpose: Purpose::Configuration,
                 receiver_uid: receiver.uid.as_raw(),

@@ -17,9 +17,9 @@ use archive::ArchiveSettings;
 use muster_acct::{CopySource, Stage};
 use muster_conf::Severity;
 use muster_conf::endpoint::conf_path;
-use muster_conf::files::{Flat, FlatSettings, load_flat};
+use muster_conf::files::{FlatSettings, PlainFile, load_flat};
 use muster_ctld::notify::Notify;
-use muster_dbd::{Address, Database, DatabaseError, Kind, Replica};
+use muster_dbd::{Database, DatabaseAddress, DatabaseError, Kind, Replica};
 use muster_node::only_root_leads_to;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
@@ -178,7 +178,7 @@ fn read_as_owner(path: &Path, user: &User) -> Result<FlatSettings> {
 
 fn read_file(path: &Path, user: &User) -> Result<FlatSettings> {
     check_file(path, user)?;
-    let (dbd, findings) = load_flat(Flat::Slurmdbd, path);
+    let (dbd, findings) = load_flat(PlainFile::Slurmdbd, path);
     match findings.iter().find(|f| f.severity == Severity::Error) {
         Some(error) => bail!("{error}"),
         None => Ok(dbd),
@@ -209,7 +209,7 @@ fn pid_file(dbd: &FlatSettings) -> PathBuf {
 }
 
 /// The database that slurmdbd.conf names; none if it names none. `name` is its user where the file names none.
-pub(crate) fn address_of(dbd: &FlatSettings, name: &str) -> Result<Option<Address>> {
+pub(crate) fn address_of(dbd: &FlatSettings, name: &str) -> Result<Option<DatabaseAddress>> {
     let text = |key: &str| dbd.text(key).filter(|value| !value.is_empty());
     let (kind, port) = match text("StorageType") {
         Some("accounting_storage/mysql") => (Kind::MariaDb, 3306),
@@ -229,7 +229,7 @@ pub(crate) fn address_of(dbd: &FlatSettings, name: &str) -> Result<Option<Addres
         Some(script) => Some(password_of(script)?),
         None => text("StoragePass").map(str::to_owned),
     };
-    Ok(Some(Address {
+    Ok(Some(DatabaseAddress {
         kind,
         host: text("StorageHost").unwrap_or("localhost").to_owned(),
         port,
@@ -240,11 +240,11 @@ pub(crate) fn address_of(dbd: &FlatSettings, name: &str) -> Result<Option<Addres
 }
 
 /// The same database on `StorageBackupHost`, if there is one.
-fn backup_of(dbd: &FlatSettings, address: &Address) -> Option<Address> {
+fn backup_of(dbd: &FlatSettings, address: &DatabaseAddress) -> Option<DatabaseAddress> {
     let host = dbd
         .text("StorageBackupHost")
         .filter(|host| !host.is_empty())?;
-    Some(Address {
+    Some(DatabaseAddress {
         host: host.to_owned(),
         ..address.clone()
     })
@@ -254,7 +254,7 @@ fn backup_of(dbd: &FlatSettings, address: &Address) -> Option<Address> {
 ///
 /// # Errors
 /// That of the first.
-fn connect_any(addresses: &[Address]) -> Result<Box<dyn Database>, DatabaseError> {
+fn connect_any(addresses: &[DatabaseAddress]) -> Result<Box<dyn Database>, DatabaseError> {
     let mut failed = None;
     for address in addresses {
         match muster_dbd::connect(address) {
@@ -326,7 +326,7 @@ fn start(args: Args) -> Result<()> {
     match address {
         Some(address) => {
             let backup = backup_of(&service.settings.dbd, &address);
-            let addresses: Vec<Address> = [address].into_iter().chain(backup).collect();
+            let addresses: Vec<DatabaseAddress> = [address].into_iter().chain(backup).collect();
             service.copy(&addresses);
         }
         None => {
@@ -376,7 +376,7 @@ impl Service {
     }
 
     /// Copies until the daemon is to end.
-    fn copy(&mut self, addresses: &[Address]) {
+    fn copy(&mut self, addresses: &[DatabaseAddress]) {
         if let Some(address) = addresses.first() {
             log::info!(
                 "the accounting of cluster {} is copied to {address}",
@@ -408,7 +408,7 @@ impl Service {
     /// Copies what there is, and what comes, by one connection.
     fn follow(
         &mut self,
-        addresses: &[Address],
+        addresses: &[DatabaseAddress],
         failing: &mut Option<(Instant, String)>,
     ) -> Result<(), DatabaseError> {
         let file = self.settings.file.clone();

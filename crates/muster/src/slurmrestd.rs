@@ -6,7 +6,7 @@ use crate::logging;
 use anyhow::{Context as _, Result, bail, ensure};
 use muster_conf::endpoint::{self, Endpoint, conf_path};
 use muster_ctld::notify::Notify;
-use muster_restd::{Address, Authentication, Limits, Listeners};
+use muster_restd::{Authentication, Limits, ListenAddress, Listeners};
 use nix::sys::prctl;
 use nix::unistd::{Gid, Uid, User, getegid, geteuid};
 use std::path::PathBuf;
@@ -75,7 +75,7 @@ struct Args {
     group: Option<String>,
     limits: Limits,
     verbose: usize,
-    addresses: Vec<Address>,
+    addresses: Vec<ListenAddress>,
 }
 
 /// Runs it.

@@ -5,12 +5,12 @@ mod limits;
 mod place;
 
 pub use limits::{MemoryLimits, cpu_times, oom_kills};
-pub use place::{Controller, Hierarchies, Hierarchy, Lack, Version};
+pub use place::{CgroupController, Hierarchies, Hierarchy, MissingController, Version};
 
 use minicbor::{Decode, Encode};
 use muster_model::cpuset::CpuSet;
 use muster_model::gpu_parts::is_part;
-use muster_model::job::{GresShare, Usage};
+use muster_model::job::{GresShare, ResourceUsage};
 use muster_model::spec::GPU;
 use muster_proto::cgroup::CgroupSettings;
 use std::path::PathBuf;
@@ -112,7 +112,7 @@ pub struct GroupUsage {
 impl GroupUsage {
     /// Raises the usage of the collected processes to that of the group, which includes uncollected processes, and
     /// the common peak.
-    pub fn raise(self, usage: &mut Usage) {
+    pub fn raise(self, usage: &mut ResourceUsage) {
         usage.user_us = usage.user_us.max(self.user_us);
         usage.system_us = usage.system_us.max(self.system_us);
         usage.max_rss_kib = usage.max_rss_kib.max(self.peak_kib);

@@ -49,9 +49,9 @@ pub use containers::CONTAINER_LACK_STATUS;
 pub use end::{EncodedEnd, StepdEventRef};
 pub use interface::{JobProcesses, ProcessQuery, StepResult, UserAccount};
 pub use membership::known_jobs;
-pub use node::Setup;
+pub use node::LauncherSetup;
 pub use phase::{Move, NodeJobPhase};
-pub use records::{Fault, LaunchFailure, RecordedAttempt, Records};
+pub use records::{Fault, LaunchFailure, LauncherRecords, RecordedAttempt};
 pub use steps::{is_step_dir, step_of_result};
 
 use crate::binding::Machine;
@@ -64,7 +64,7 @@ use measure::Measurements;
 use minicbor::bytes::ByteVec;
 use muster_model::command::SignalScope;
 use muster_model::ids::{AttemptStep, JobAttempt};
-use muster_model::job::Usage;
+use muster_model::job::ResourceUsage;
 use muster_proto::node::JobGrant;
 use session::{ControllerSession, OrderTarget};
 use site::SitePrograms;
@@ -83,7 +83,7 @@ pub struct Launcher {
 
 impl Launcher {
     /// A launcher with these records, which does nothing before [`Event::Recovered`].
-    pub fn new(setup: Setup, records: Records) -> Launcher {
+    pub fn new(setup: LauncherSetup, records: LauncherRecords) -> Launcher {
         Launcher {
             state: LauncherState::new(setup, records),
             session: ControllerSession::default(),
@@ -422,7 +422,7 @@ impl Launcher {
         &mut self,
         pid: i32,
         status: i32,
-        usage: Usage,
+        usage: ResourceUsage,
         failure: Option<interface::ScriptFailure>,
     ) {
         self.state.is_unsettled = true;
@@ -482,10 +482,13 @@ impl Launcher {
     fn watched_ended(&mut self, pid: i32, status: Option<i32>) {
         self.state.is_unsettled = true;
         match self.state.roles.remove(&pid) {
-            Some(Role::Script(attempt)) => {
-                self.launches
-                    .script_ended(&mut self.state, attempt, status, Usage::default(), None)
-            }
+            Some(Role::Script(attempt)) => self.launches.script_ended(
+                &mut self.state,
+                attempt,
+                status,
+                ResourceUsage::default(),
+                None,
+            ),
             // The daemon may have had earlier steps, whose ends were never reported.
             Some(Role::Step(attempt, _)) => {
                 let entry = self.state.jobs.get(&attempt);

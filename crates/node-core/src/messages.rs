@@ -11,7 +11,7 @@ pub use agent_launcher::{
 };
 pub use agent_stepd::{AgentToStepd, NextStep};
 pub use launcher_stepd::{FirstOrder, RunningStep, StepBounds, StepdCommand, StepdEvent};
-pub use step_order::{MemoryPolicy, PmixOrder, StepOrder, TaskBinding, UcxOrder, User};
+pub use step_order::{MemoryPolicy, PmixOrder, ProcessIdentity, StepOrder, TaskBinding, UcxOrder};
 
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};

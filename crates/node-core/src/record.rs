@@ -19,7 +19,7 @@ use muster_proto::step::StepSpec;
 /// A step.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
-pub struct Record {
+pub struct StepRecord {
     /// The step as listings show it.
     #[n(0)]
     pub step: Step,
@@ -77,7 +77,7 @@ impl RecordNode {
     }
 }
 
-impl Record {
+impl StepRecord {
     /// A step that begins, with its nodes and their names.
     pub fn new(
         step: StepNo,
@@ -85,9 +85,9 @@ impl Record {
         key: ByteVec,
         (placed, names): (&[layout::NodePlacement], &[String]),
         now: Timestamp,
-    ) -> Record {
+    ) -> StepRecord {
         let nodes = placed.iter().zip(names);
-        Record {
+        StepRecord {
             step: describe((step, spec), placed, names, now),
             holds: !spec.overlap,
             key,

@@ -20,7 +20,7 @@ mod tests;
 pub mod transition;
 
 use actions::Actions;
-use config::{ExitCodes, Feed, SrunConfig, Streams};
+use config::{ExitCodes, InputSource, SrunConfig, Streams};
 use creation::{CreatedStep, Creation, Progress};
 use interface::{Action, AgentId, Event, Interest, StepdIdx, StreamsToOpen};
 use muster_model::ids::StepId;
@@ -287,7 +287,7 @@ impl Srun {
         self.step.tasks = Tasks::new(self.step.nodes.iter());
         self.channel = channel;
         let stdin = match channel.is_some() {
-            true => Feed::Nothing,
+            true => InputSource::Nothing,
             false => self.streams.stdin.clone(),
         };
         self.cx

@@ -16,7 +16,9 @@ mod tests;
 pub mod tree;
 mod upward;
 
-pub use interface::{Action, ClientId, Event, Giver, HostCommand, HostEvent, Setup, StartedTasks};
+pub use interface::{
+    Action, ClientId, Event, HostCommand, HostEvent, StartedTasks, StepSender, StepdSetup,
+};
 pub use step::EPILOG_KILLED;
 
 use crate::messages::{KeptEntries, NextStep, RunningStep, StepdCommand, StepdEvent, VERSIONS};
@@ -63,7 +65,7 @@ struct ReportedEnd {
 /// See the module.
 #[derive(Debug)]
 pub struct Stepd {
-    setup: Setup,
+    setup: StepdSetup,
     /// This node's name.
     node: Rc<str>,
     step: Option<Step>,
@@ -80,7 +82,7 @@ pub struct Stepd {
 
 impl Stepd {
     /// A daemon with a launcher, and without a step.
-    pub fn new(setup: Setup) -> Stepd {
+    pub fn new(setup: StepdSetup) -> Stepd {
         Stepd {
             node: Rc::from(&*setup.node),
             setup,
@@ -166,13 +168,13 @@ impl Stepd {
         }
     }
 
-    fn step_given(&mut self, mut next: Box<NextStep>, giver: Giver, srun: Option<ClientId>) {
+    fn step_given(&mut self, mut next: Box<NextStep>, giver: StepSender, srun: Option<ClientId>) {
         let is_idle = self.is_idle() && self.reporting.is_none();
         match giver {
-            Giver::Start(dirs) if is_idle => self.begin(*next, dirs, srun),
-            Giver::Launcher if is_idle => self.begin(*next, Vec::new(), srun),
-            Giver::Launcher => self.early = Some(next),
-            Giver::Agent if is_idle => match self.confine(&mut next) {
+            StepSender::Start(dirs) if is_idle => self.begin(*next, dirs, srun),
+            StepSender::Launcher if is_idle => self.begin(*next, Vec::new(), srun),
+            StepSender::Launcher => self.early = Some(next),
+            StepSender::Agent if is_idle => match self.confine(&mut next) {
                 Ok(()) => self.begin(*next, Vec::new(), srun),
                 Err(why) => {
                     self.out.log(format!("a step is refused: {why}"));
@@ -180,7 +182,7 @@ impl Stepd {
                 }
             },
             // While a step runs, no other is given.
-            Giver::Agent | Giver::Start(_) => {
+            StepSender::Agent | StepSender::Start(_) => {
                 self.out.list.extend(srun.map(Action::CloseClient));
             }
         }

@@ -5,7 +5,7 @@ use minicbor::{Decode, Encode};
 use muster_fixtures::{Root, check};
 use muster_node_core::kept::KeptNodeStep;
 use muster_node_core::messages::{LauncherCommand, LauncherEvent, StepdCommand, StepdEvent};
-use muster_node_core::record::Record;
+use muster_node_core::record::StepRecord;
 use muster_proto::frame::{self, Message};
 
 const PACKAGE: &str = env!("CARGO_MANIFEST_DIR");
@@ -43,7 +43,7 @@ fn messages_to_and_of_step_daemons_are_read() {
 #[test]
 fn records_of_steps_are_read() {
     let roots = [
-        Root::plain::<Record>("node-core::record::Record").stored(),
+        Root::plain::<StepRecord>("node-core::record::Record").stored(),
         Root::plain::<KeptNodeStep>("node-core::kept::KeptNodeStep").stored(),
     ];
     check(PACKAGE, "tests/fixtures/records.txt", &roots, "");

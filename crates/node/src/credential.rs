@@ -12,9 +12,9 @@ use minicbor::bytes::ByteArray;
 use minicbor::{Decode, Encode};
 use muster_channel::{Purpose, SECRET, Scheme};
 use muster_conf::Authentication;
-use muster_node_core::messages::User;
+use muster_node_core::messages::ProcessIdentity;
 use muster_trust::node_key::NodeKey;
-use muster_trust::proof::{self, Ask, Proof};
+use muster_trust::proof::{self, Proof, ProofRequest};
 use nix::unistd::{getegid, geteuid};
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -85,10 +85,10 @@ pub(crate) fn start(options: &AgentOptions, secret: [u8; SECRET]) -> io::Result<
     let start = Start {
         words: &[CREDENTIAL_NAME],
         environment: Vec::new(),
-        user: &User {
+        user: &ProcessIdentity {
             uid: geteuid().as_raw(),
             gid: getegid().as_raw(),
-            ..User::default()
+            ..ProcessIdentity::default()
         },
         order: minicbor::to_vec(&order).map_err(io::Error::other)?,
         errors: Some(2),
@@ -142,7 +142,7 @@ fn make_proof(order: &CredentialOrder) -> anyhow::Result<Proof> {
         order.auth_info.as_deref(),
         &order.key_dir,
     );
-    let ask = Ask {
+    let ask = ProofRequest {
         cluster: &order.cluster,
         purpose,
         receiver_uid: order.receiver_uid,

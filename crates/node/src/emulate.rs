@@ -14,7 +14,7 @@ use crate::info;
 use crate::now;
 use anyhow::{Context as _, bail};
 use muster_model::ids::{Attempt, JobAttempt, JobId};
-use muster_model::job::{ExitStatus, JobState, StepEnd, Usage};
+use muster_model::job::{ExitStatus, JobState, ResourceUsage, StepEnd};
 use muster_model::node::NodeInfo;
 use muster_model::spec::JobKind;
 use muster_model::time::Timestamp;
@@ -468,7 +468,7 @@ impl RunningNode {
             end_time: now(),
             exit,
             state,
-            usage: Usage::default(),
+            usage: ResourceUsage::default(),
             cancelled_by: None,
         };
         let report = Report::BatchEnded {

@@ -9,7 +9,7 @@ use muster_node_core::layout::{self, StepUse};
 use muster_node_core::messages::{
     AgentToStepd, LauncherCommand, LauncherEvent, RunningStep, StepdCommand, StepdEvent,
 };
-use muster_node_core::record::Record;
+use muster_node_core::record::StepRecord;
 use muster_proto::frame;
 use muster_proto::step::StepSpec;
 
@@ -41,7 +41,7 @@ pub fn decode(kind: usize, bytes: &[u8]) {
         2 => round_trip!(StepdCommand),
         3 => round_trip!(StepdEvent),
         4 => round_trip!(RunningStep, minicbor::decode),
-        5 => round_trip!(Record, minicbor::decode),
+        5 => round_trip!(StepRecord, minicbor::decode),
         6 => round_trip!(SupervisorRequest),
         7 => round_trip!(SupervisorAnswer),
         8 => round_trip!(ToAgent),

@@ -8,7 +8,8 @@ use muster_model::cpuset::CpuSet;
 use muster_model::environment::Environment;
 use muster_model::ids::{Attempt, JobAttempt, JobId, StepNo};
 use muster_node_core::messages::{
-    LauncherCommand, LauncherEvent, NextStep, PmixOrder, StepOrder, StepdEvent, TaskBinding, User,
+    LauncherCommand, LauncherEvent, NextStep, PmixOrder, ProcessIdentity, StepOrder, StepdEvent,
+    TaskBinding,
 };
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::{StepLaunch, StepSpec};
@@ -113,7 +114,7 @@ impl StepLie {
                 width: 0,
                 above: None,
             },
-            user: User {
+            user: ProcessIdentity {
                 uid: self.uid,
                 gid: self.uid,
                 groups: vec![self.uid],

@@ -17,7 +17,7 @@ use crate::role::{self, FIRST_FD, RELAY_NAME};
 use crate::sys;
 use crate::syscall_filter;
 use anyhow::Context as _;
-use muster_channel::admission::{Bounds, StrangerId};
+use muster_channel::admission::{StrangerBounds, StrangerId};
 use muster_channel::relay::{Beginning, confirmed, read_beginning};
 use muster_channel::server::{ChannelServer, IdentifiedConnection, Log};
 use muster_channel::{Opening, Responder, SECRET, Scheme, UnconfirmedChannel};
@@ -38,7 +38,7 @@ use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::{mpsc, oneshot};
 
 /// Limits on connections whose client is not known yet.
-const STRANGERS: Bounds = Bounds {
+const STRANGERS: StrangerBounds = StrangerBounds {
     all: 1024,
     of_address: 256,
 };

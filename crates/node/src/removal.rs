@@ -8,7 +8,7 @@ use crate::role::{self, LAUNCHER_NAME, Start};
 use crate::sys;
 use crate::tree_removal;
 use minicbor::{Decode, Encode};
-use muster_node_core::messages::User;
+use muster_node_core::messages::ProcessIdentity;
 use nix::sys::signal::Signal;
 use nix::unistd::{getegid, geteuid};
 use std::ffi::OsString;
@@ -49,7 +49,7 @@ impl Removal {
     /// Starts removing those of the directories that exist and belong to the user `owner`.
     pub(crate) fn begin(owner: u32, dirs: &[PathBuf]) -> Option<Removal> {
         let first = dirs.first()?;
-        let own = User {
+        let own = ProcessIdentity {
             uid: geteuid().as_raw(),
             gid: getegid().as_raw(),
             groups: Vec::new(),
@@ -78,7 +78,12 @@ impl Removal {
 }
 
 /// Starts a process of this user that removes directories, or their contents.
-fn start(argument: &str, user: &User, order: &RemovalOrder, outlives: bool) -> io::Result<i32> {
+fn start(
+    argument: &str,
+    user: &ProcessIdentity,
+    order: &RemovalOrder,
+    outlives: bool,
+) -> io::Result<i32> {
     let started = Start {
         words: &[LAUNCHER_NAME, argument],
         environment: Vec::new(),
@@ -116,8 +121,8 @@ pub(crate) fn start_removing_own(uid: u32, gid: u32, dirs: Vec<PathBuf>) -> io::
 }
 
 /// A user without supplementary groups.
-fn in_one_group(uid: u32, gid: u32) -> User {
-    User {
+fn in_one_group(uid: u32, gid: u32) -> ProcessIdentity {
+    ProcessIdentity {
         uid,
         gid,
         groups: Vec::new(),

@@ -3,7 +3,7 @@
 //! an empty environment unless one is given, and only the descriptors named here.
 
 use crate::sys::{self, ExecArguments};
-use muster_node_core::messages::User;
+use muster_node_core::messages::ProcessIdentity;
 use nix::unistd::{Uid, chdir};
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -42,7 +42,7 @@ pub(crate) struct Start<'a> {
     pub(crate) words: &'a [&'a str],
     pub(crate) environment: Vec<CString>,
     /// The user that it becomes, if this process is root.
-    pub(crate) user: &'a User,
+    pub(crate) user: &'a ProcessIdentity,
     /// Its order.
     pub(crate) order: Vec<u8>,
     /// Its standard error. If unset, it is /dev/null, like its other standard streams.
@@ -103,7 +103,7 @@ fn join(namespace: Option<RawFd>) -> io::Result<()> {
     joined.map_err(|e| io::Error::from_raw_os_error(e.0))
 }
 
-fn leave_root(user: &User, parent: Option<u32>, is_untraceable: bool) -> io::Result<()> {
+fn leave_root(user: &ProcessIdentity, parent: Option<u32>, is_untraceable: bool) -> io::Result<()> {
     sys::restore_signals();
     sys::restore_file_limit();
     if Uid::effective().is_root() {

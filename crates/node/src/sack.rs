@@ -10,7 +10,7 @@ use crate::{sys, syscall_filter};
 use anyhow::Context as _;
 use minicbor::{Decode, Encode};
 use muster_conf::{AuthMethod, Authentication};
-use muster_node_core::messages::User;
+use muster_node_core::messages::ProcessIdentity;
 use muster_trust::node_key;
 use muster_trust::sack::{SackServer, SackSettings, SackSocket, own_socket};
 use muster_trust::slurm_key::KeyFiles;
@@ -92,10 +92,10 @@ impl SackProcess {
         let start = Start {
             words: &[SACK_NAME],
             environment: Vec::new(),
-            user: &User {
+            user: &ProcessIdentity {
                 uid: geteuid().as_raw(),
                 gid: getegid().as_raw(),
-                ..User::default()
+                ..ProcessIdentity::default()
             },
             order: self.order.clone(),
             errors: Some(log.map_or(libc::STDERR_FILENO, File::as_raw_fd)),

@@ -36,7 +36,7 @@ pub(crate) fn write(path: &Path, end: &StepEnd, kept: &KeptEntries) -> io::Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use muster_model::job::{ExitStatus, JobState, Usage};
+    use muster_model::job::{ExitStatus, JobState, ResourceUsage};
     use muster_model::time::Timestamp;
     use muster_node_core::messages::KeptEntry;
 
@@ -48,11 +48,11 @@ mod tests {
             end_time: Timestamp(5),
             exit: ExitStatus { code: 3, signal: 0 },
             state: JobState::Failed,
-            usage: Usage {
+            usage: ResourceUsage {
                 user_us: 5,
                 system_us: 6,
                 max_rss_kib: 7,
-                ..Usage::default()
+                ..ResourceUsage::default()
             },
             cancelled_by: Some(1000),
         }

@@ -35,13 +35,13 @@ use executor::{StepdConnections, StepdExecutor};
 pub use mpi::host::pmix_host_main;
 use muster_model::job::StepEnd;
 use muster_node_core::messages::{KeptEntries, NextStep};
-use muster_node_core::stepd::Setup;
+use muster_node_core::stepd::StepdSetup;
 pub use start::stepd_main;
 use std::path::{Path, PathBuf};
 
 /// Runs the daemon from its first step on. Never returns.
 fn run(
-    setup: Setup,
+    setup: StepdSetup,
     ends: StepdConnections,
     first: NextStep,
     dirs: Vec<PathBuf>,

@@ -43,7 +43,7 @@ use anyhow::Context as _;
 use launcher::{LauncherLink, Starting};
 use line_budget::LineBudget;
 use muster_channel::SECRET;
-use muster_node_core::messages::User;
+use muster_node_core::messages::ProcessIdentity;
 use muster_proto::PROTOCOL;
 use muster_proto::client::{Request, RequestBody, daemon_socket};
 use muster_proto::frame;
@@ -198,7 +198,7 @@ impl Supervisor {
         order: &AgentOrder,
         given: AgentSetup<'_>,
         (log, agents_lines): (AgentLog, [AgentLines; 2]),
-        account: &User,
+        account: &ProcessIdentity,
         signals: SignalFd,
     ) -> anyhow::Result<Supervisor> {
         let lines = || -> io::Result<_> { Ok([answers()?, answers()?, answers()?, answers()?]) };
@@ -320,10 +320,10 @@ impl Supervisor {
         let start = role::Start {
             words: &words,
             environment: Vec::new(),
-            user: &User {
+            user: &ProcessIdentity {
                 uid: nix::unistd::geteuid().as_raw(),
                 gid: nix::unistd::getegid().as_raw(),
-                ..User::default()
+                ..ProcessIdentity::default()
             },
             order: Vec::new(),
             errors: Some(libc::STDERR_FILENO),

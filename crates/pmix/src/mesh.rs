@@ -6,7 +6,7 @@ use crate::handshake::HostIdentity;
 use crate::link::{Link, UnprovenLink};
 use crate::ucx::{Arrival, Ucx};
 use crate::wire::Wire;
-use muster_channel::admission::{Bounds, Strangers};
+use muster_channel::admission::{StrangerBounds, Strangers};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 const LEAVE_WAIT: Duration = Duration::from_secs(1);
 /// Limit of accepted connections that have not completed the handshake. Anybody can open such
 /// connections.
-const STRANGERS: Bounds = Bounds {
+const STRANGERS: StrangerBounds = StrangerBounds {
     all: 256,
     of_address: 64,
 };

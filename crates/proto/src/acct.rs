@@ -6,7 +6,7 @@ use muster_model::accounts::Transaction;
 use muster_model::het::HetPlace;
 use muster_model::ids::{JobId, StepNo};
 use muster_model::job::ArrayTask;
-use muster_model::job::{ExitStatus, JobState, Usage};
+use muster_model::job::{ExitStatus, JobState, ResourceUsage};
 use muster_model::limits::{KINDS_MAX, QUERY_ITEMS_MAX};
 use muster_model::node_state::ServiceState;
 use muster_model::reservation::Flags as ReservationFlags;
@@ -221,7 +221,7 @@ pub struct AcctStep {
     pub nodelist: String,
     /// The usage of its tasks; absent while it runs.
     #[n(12)]
-    pub usage: Option<Usage>,
+    pub usage: Option<ResourceUsage>,
     /// `SubmitLine`.
     #[n(13)]
     pub submit_line: String,

@@ -82,7 +82,7 @@ pub struct ChangesQuery {
 pub struct ChangesAnswer {
     /// Changes that the client may see.
     #[n(0)]
-    pub changes: Vec<Change>,
+    pub changes: Vec<ChangeNotice>,
     /// The position behind all of them, and behind those that the client may not see: `after` of the next query.
     #[n(1)]
     pub last: ChangePosition,
@@ -96,7 +96,7 @@ pub struct ChangesAnswer {
 
 /// A change.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
-pub struct Change {
+pub struct ChangeNotice {
     /// The position behind it.
     #[n(0)]
     pub at: ChangePosition,

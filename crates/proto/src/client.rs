@@ -2,7 +2,7 @@
 
 use crate::acct::{AcctJob, AcctQuery, LoggedTransaction, TransactionQuery};
 use crate::frame::{FrameError, Message};
-pub use crate::request_counts::{HeldBackUser, KindRequests, UserRequests};
+pub use crate::request_counts::{KindRequests, ThrottledUser, UserRequests};
 use minicbor::{Decode, Encode, bytes::ByteVec};
 use muster_model::accounts::Accounts;
 use muster_model::command::{Reply, UserCommand};
@@ -776,7 +776,7 @@ pub struct Diag {
     /// How often users were refused or made to wait because they asked for too much.
     #[n(26)]
     #[cbor(default)]
-    pub held_back: Vec<HeldBackUser>,
+    pub held_back: Vec<ThrottledUser>,
     /// Snapshots of the state that failed since the last that was written; until there is one, the journal grows.
     #[n(27)]
     #[cbor(default)]

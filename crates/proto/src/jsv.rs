@@ -18,7 +18,7 @@ pub const QUIT: &str = "QUIT\n";
 
 /// A request to be verified.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct JsvRequest {
     /// Names and values, in order.
     pub parameters: Vec<(String, String)>,
     /// Variables of the job, for verifiers that want them.
@@ -27,7 +27,7 @@ pub struct Asked {
 
 /// The decision of a verifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum JsvDecision {
     /// The job is as it is; changes are dropped.
     Accept,
     /// The changes count.
@@ -42,7 +42,7 @@ pub enum State {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// The decision.
-    pub state: State,
+    pub state: JsvDecision,
     /// Why.
     pub message: String,
     /// Parameters with new values, empty ones removed.
@@ -86,7 +86,7 @@ enum JsvPhase {
 /// One verification.
 #[derive(Clone, Debug)]
 pub struct Verification {
-    asked: Asked,
+    asked: JsvRequest,
     phase: JsvPhase,
     wants_environment: bool,
     lines: usize,
@@ -98,9 +98,9 @@ pub struct Verification {
 
 impl Verification {
     /// A verification, and its first line.
-    pub fn begin(asked: Asked) -> (Verification, &'static str) {
+    pub fn begin(asked: JsvRequest) -> (Verification, &'static str) {
         let changed = Outcome {
-            state: State::Accept,
+            state: JsvDecision::Accept,
             message: String::new(),
             parameters: Vec::new(),
             environment: Vec::new(),
@@ -220,10 +220,10 @@ impl Verification {
         let rest = rest.strip_prefix("STATE ").ok_or_else(|| unknown(rest))?;
         let (word, message) = rest.split_once(' ').unwrap_or((rest, ""));
         let state = match word {
-            "ACCEPT" => State::Accept,
-            "CORRECT" => State::Correct,
-            "REJECT" => State::Reject,
-            "REJECT_WAIT" => State::RejectWait,
+            "ACCEPT" => JsvDecision::Accept,
+            "CORRECT" => JsvDecision::Correct,
+            "REJECT" => JsvDecision::Reject,
+            "REJECT_WAIT" => JsvDecision::RejectWait,
             _ => return Err(unknown(rest)),
         };
         let nothing = Outcome {
@@ -234,12 +234,12 @@ impl Verification {
         };
         let changed = std::mem::replace(&mut self.changed, nothing.clone());
         Ok(JsvAction::Ended(match state {
-            State::Correct => Outcome {
+            JsvDecision::Correct => Outcome {
                 parameters: changed.parameters,
                 environment: changed.environment,
                 ..nothing
             },
-            State::Accept | State::Reject | State::RejectWait => nothing,
+            JsvDecision::Accept | JsvDecision::Reject | JsvDecision::RejectWait => nothing,
         }))
     }
 }
@@ -268,9 +268,9 @@ fn unknown(line: &str) -> String {
 mod tests {
     use super::*;
 
-    fn asked() -> Asked {
+    fn asked() -> JsvRequest {
         let pair = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
-        Asked {
+        JsvRequest {
             parameters: [("VERSION", "1.0"), ("N", "a\nPARAM P root"), ("b d", "x")]
                 .map(pair)
                 .into(),
@@ -325,7 +325,7 @@ mod tests {
         let outcome = end("RESULT STATE CORRECT for you");
         assert_eq!(
             (outcome.state, outcome.message.as_str()),
-            (State::Correct, "for you")
+            (JsvDecision::Correct, "for you")
         );
         let pair = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
         assert_eq!(outcome.parameters, [("N", "new name"), ("P", "")].map(pair));
@@ -337,7 +337,7 @@ mod tests {
         assert_eq!(end("RESULT STATE ACCEPT").parameters, []);
         assert_eq!(
             end("RESULT STATE REJECT_WAIT later").state,
-            State::RejectWait
+            JsvDecision::RejectWait
         );
     }
 

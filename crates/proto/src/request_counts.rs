@@ -46,7 +46,7 @@ impl UserRequests {
 
 /// A user who was refused or made to wait for asking too much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct HeldBackUser {
+pub struct ThrottledUser {
     /// The user.
     #[n(0)]
     pub uid: u32,

@@ -9,7 +9,7 @@ use muster_model::command::{JobSelection, JobTarget, UserCommand};
 use muster_model::cpuset::CpuSet;
 use muster_model::ids::{Attempt, BlobId, JobAttempt, JobId, StepNo};
 use muster_model::index_set::IndexSet;
-use muster_model::job::{Allocation, ArrayRole, ExitStatus, JobState, StepEnd, Usage};
+use muster_model::job::{Allocation, ArrayRole, ExitStatus, JobState, ResourceUsage, StepEnd};
 use muster_model::limits::{
     CONTEXT_BYTES_MAX, REQUEST_BYTES_MAX, REQUEST_ITEMS_MAX, SCRIPT_BYTES_MAX,
     SUBMIT_LINE_BYTES_MAX,
@@ -295,7 +295,7 @@ fn end() -> StepEnd {
         end_time: Timestamp(5),
         exit: ExitStatus { code: 1, signal: 0 },
         state: JobState::Failed,
-        usage: Usage::default(),
+        usage: ResourceUsage::default(),
         cancelled_by: None,
     }
 }

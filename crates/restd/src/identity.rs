@@ -2,7 +2,7 @@
 
 use muster_cli::connect::{self, Client, ConnectError};
 use muster_cli::rest::Caller;
-use muster_trust::user_token::{self, Claims};
+use muster_trust::user_token::{self, UserClaims};
 use nix::unistd::{Group, Uid, User, geteuid};
 use sha2::{Digest as _, Sha256};
 use std::net::IpAddr;
@@ -108,7 +108,7 @@ impl Identity {
         named: Option<String>,
         peer: &Peer,
     ) -> Result<Identity, IdentityError> {
-        let Claims { user, .. } =
+        let UserClaims { user, .. } =
             user_token::claims(&token).map_err(|e| IdentityError::Token(e.to_string()))?;
         if let Some(other) = named.filter(|other| *other != user) {
             return Err(IdentityError::Other(user, other));

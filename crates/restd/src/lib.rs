@@ -13,5 +13,5 @@ mod server;
 mod user_stream;
 
 pub use identity::Authentication;
-pub use listen::{Address, AddressError, Listeners};
+pub use listen::{AddressError, ListenAddress, Listeners};
 pub use server::{Limits, serve};

@@ -15,7 +15,7 @@ use std::str::FromStr;
 
 /// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Address {
+pub enum ListenAddress {
     /// `HOST:PORT`, or `:PORT` for all addresses of this host.
     Tcp(String, u16),
     /// `unix:PATH`.
@@ -27,16 +27,16 @@ pub enum Address {
 #[error("invalid address '{0}': give HOST:PORT, :PORT or unix:PATH")]
 pub struct AddressError(String);
 
-impl FromStr for Address {
+impl FromStr for ListenAddress {
     type Err = AddressError;
 
-    fn from_str(text: &str) -> Result<Address, AddressError> {
+    fn from_str(text: &str) -> Result<ListenAddress, AddressError> {
         let wrong = || AddressError(text.to_owned());
         if let Some(path) = text.strip_prefix("unix:") {
             // unix:///path is unix:/path.
             let path = path.strip_prefix("//").unwrap_or(path);
             return match path.starts_with('/') {
-                true => Ok(Address::Unix(path.into())),
+                true => Ok(ListenAddress::Unix(path.into())),
                 false => Err(wrong()),
             };
         }
@@ -52,7 +52,7 @@ impl FromStr for Address {
             .unwrap_or(host);
         match host.contains(['/', '[', ']']) {
             true => Err(wrong()),
-            false => Ok(Address::Tcp(host.to_owned(), port)),
+            false => Ok(ListenAddress::Tcp(host.to_owned(), port)),
         }
     }
 }
@@ -78,18 +78,18 @@ impl Listeners {
     ///
     /// # Errors
     /// Names the address.
-    pub fn open(addresses: &[Address]) -> anyhow::Result<Listeners> {
+    pub fn open(addresses: &[ListenAddress]) -> anyhow::Result<Listeners> {
         use anyhow::Context as _;
         let mut all = Listeners::default();
         for address in addresses {
             match address {
-                Address::Tcp(host, port) => {
+                ListenAddress::Tcp(host, port) => {
                     all.tcp.push(
                         tcp(host, *port)
                             .with_context(|| format!("cannot listen on {host}:{port}"))?,
                     );
                 }
-                Address::Unix(path) => {
+                ListenAddress::Unix(path) => {
                     let shown = path.display();
                     all.unix.push(
                         unix(path).with_context(|| format!("cannot listen on unix:{shown}"))?,
@@ -186,15 +186,24 @@ mod tests {
 
     #[test]
     fn addresses() {
-        let read = |text: &str| text.parse::<Address>().ok();
+        let read = |text: &str| text.parse::<ListenAddress>().ok();
         assert_eq!(
             read("localhost:6820"),
-            Some(Address::Tcp("localhost".into(), 6820))
+            Some(ListenAddress::Tcp("localhost".into(), 6820))
         );
-        assert_eq!(read(":6820"), Some(Address::Tcp(String::new(), 6820)));
-        assert_eq!(read("[::1]:6820"), Some(Address::Tcp("::1".into(), 6820)));
-        assert_eq!(read("unix:/run/x"), Some(Address::Unix("/run/x".into())));
-        assert_eq!(read("unix:///run/x"), Some(Address::Unix("/run/x".into())));
+        assert_eq!(read(":6820"), Some(ListenAddress::Tcp(String::new(), 6820)));
+        assert_eq!(
+            read("[::1]:6820"),
+            Some(ListenAddress::Tcp("::1".into(), 6820))
+        );
+        assert_eq!(
+            read("unix:/run/x"),
+            Some(ListenAddress::Unix("/run/x".into()))
+        );
+        assert_eq!(
+            read("unix:///run/x"),
+            Some(ListenAddress::Unix("/run/x".into()))
+        );
         for bad in [
             "",
             "nonsense",

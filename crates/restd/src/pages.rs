@@ -1,6 +1,6 @@
 //! The pages that show the cluster in a browser: files, which ask the REST API with the token of who looks at them.
 
-use muster_cli::rest::{RestReply, Status};
+use muster_cli::rest::{HttpStatus, RestReply};
 use std::borrow::Cow;
 
 /// Name, media type, content.
@@ -42,7 +42,7 @@ pub(crate) fn at(path: &str) -> Option<RestReply> {
     };
     let (_, media_type, text) = FILES.iter().find(|(name, ..)| *name == path)?;
     Some(RestReply {
-        status: Status::OK,
+        status: HttpStatus::OK,
         media_type,
         body: Cow::Borrowed(text),
     })

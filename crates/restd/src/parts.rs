@@ -3,7 +3,7 @@
 
 use crate::connection_slots::{ConnectionSlot, ReservedBytes};
 use hyper::body::{Body, Bytes, Frame};
-use muster_cli::rest::{AnswerSink, RestReply, Status};
+use muster_cli::rest::{AnswerSink, HttpStatus, RestReply};
 use std::borrow::Cow;
 use std::io;
 use std::pin::Pin;
@@ -30,7 +30,7 @@ const OLD_BYTES_MAX: usize = 64 << 20;
 /// The head of a long answer.
 #[derive(Debug)]
 pub(crate) struct PartsHead {
-    pub(crate) status: Status,
+    pub(crate) status: HttpStatus,
     pub(crate) media_type: &'static str,
     pub(crate) body: PartsBody,
 }
@@ -122,7 +122,7 @@ impl PartsSink {
 }
 
 impl AnswerSink for PartsSink {
-    fn begin(&mut self, status: Status, media_type: &'static str) {
+    fn begin(&mut self, status: HttpStatus, media_type: &'static str) {
         if let PartsTarget::Whole(kept) = &mut self.way {
             let body = Cow::Owned(String::new());
             *kept = Some(RestReply {
@@ -242,7 +242,7 @@ mod tests {
             };
             let (mut sink, head) = PartsSink::new(&place, turns);
             let maker = tokio::task::spawn_blocking(move || {
-                sink.begin(Status::OK, "text/plain");
+                sink.begin(HttpStatus::OK, "text/plain");
                 make(&mut sink);
             });
             let mut body = head.await.unwrap().body;
@@ -310,7 +310,7 @@ mod tests {
             };
             let (mut sink, _head) = PartsSink::new(&place, turns);
             sink.keep_whole();
-            sink.begin(Status::OK, "text/plain");
+            sink.begin(HttpStatus::OK, "text/plain");
             let part = "x".repeat(of);
             (0..parts).for_each(|_| {
                 sink.send(part.clone());

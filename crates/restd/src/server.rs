@@ -17,7 +17,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use muster_cli::connect::ConnectError;
-use muster_cli::rest::{self, RestReply, Status};
+use muster_cli::rest::{self, HttpStatus, RestReply};
 use muster_closer::passed;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use std::borrow::Cow;
@@ -339,7 +339,7 @@ async fn respond(
     };
     let answer = answer.unwrap_or_else(SentAnswer::Whole);
     let status = answer.head().0;
-    if log.may_write(status != Status::UNAUTHORIZED) {
+    if log.may_write(status != HttpStatus::UNAUTHORIZED) {
         let path: String = path.chars().take(LOGGED_CHARS).collect();
         log::info!(
             "{source}: {} {} -> {}",
@@ -361,11 +361,11 @@ enum SentAnswer {
 
 impl SentAnswer {
     /// The status and the media type.
-    fn head(&self) -> (Status, &'static str) {
+    fn head(&self) -> (HttpStatus, &'static str) {
         match self {
             SentAnswer::Whole(answer) => (answer.status, answer.media_type),
             SentAnswer::Parts(head) => (head.status, head.media_type),
-            SentAnswer::Events(_) => (Status::OK, "text/event-stream"),
+            SentAnswer::Events(_) => (HttpStatus::OK, "text/event-stream"),
         }
     }
 }
@@ -410,7 +410,7 @@ async fn answer(
         Method::DELETE => rest::Method::Delete,
         _ => {
             return Err(RestReply::text(
-                Status::NOT_ALLOWED,
+                HttpStatus::NOT_ALLOWED,
                 "This HTTP method is not there at any path.",
             ));
         }
@@ -418,7 +418,7 @@ async fn answer(
     let path = head.uri.path().to_owned();
     if method == rest::Method::Get {
         match path.trim_end_matches('/') {
-            "/livez" | "/healthz" | "/readyz" => return Err(RestReply::text(Status(204), "")),
+            "/livez" | "/healthz" | "/readyz" => return Err(RestReply::text(HttpStatus(204), "")),
             _ => {}
         }
         if let Some(page) = pages::at(&path) {
@@ -435,12 +435,12 @@ async fn answer(
         Some(yaml) => yaml,
         None => {
             let text = "Accept content type is unknown";
-            return Err(RestReply::text(Status(415), text));
+            return Err(RestReply::text(HttpStatus(415), text));
         }
     };
     if !is_json(&head.headers) {
         let text = "Unable to parse query. The body's content type is not application/json.";
-        return Err(RestReply::text(Status(415), text));
+        return Err(RestReply::text(HttpStatus(415), text));
     }
     let given = match credentials(&head.headers) {
         Ok(given) => given,
@@ -499,13 +499,13 @@ async fn answer(
 }
 
 fn unauthorized(error: impl ToString) -> RestReply {
-    RestReply::text(Status::UNAUTHORIZED, &error.to_string())
+    RestReply::text(HttpStatus::UNAUTHORIZED, &error.to_string())
 }
 
 fn failed(why: &str) -> RestReply {
     log::error!("a request could not be answered: {why}");
     RestReply::text(
-        Status::INTERNAL_ERROR,
+        HttpStatus::INTERNAL_ERROR,
         "The request could not be answered; the log of slurmrestd says why.",
     )
 }
@@ -530,10 +530,10 @@ async fn stream(
     let opened = shared.feeds.open(identity, filter, after);
     opened.map_err(|why| match why {
         NoStream::OfUser => {
-            RestReply::text(Status(429), "You have many streams of events already.")
+            RestReply::text(HttpStatus(429), "You have many streams of events already.")
         }
         NoStream::OfAll => RestReply::text(
-            Status::UNAVAILABLE,
+            HttpStatus::UNAVAILABLE,
             "All places for streams of events are taken (--max-connections).",
         ),
     })
@@ -570,7 +570,7 @@ async fn identify(
     let (identity, is_known) = confirming.await.unwrap_or_else(|error| {
         log::error!("a request could not be answered: {error}");
         Err(RestReply::text(
-            Status::INTERNAL_ERROR,
+            HttpStatus::INTERNAL_ERROR,
             "The request could not be answered.",
         ))
     })?;
@@ -598,12 +598,12 @@ async fn turn(
 async fn read(body: Incoming, kept: &mut ReservedBytes) -> Result<Vec<u8>, RestReply> {
     match tokio::time::timeout(BODY_WAIT, read_whole(body, kept)).await {
         Ok(read) => read,
-        Err(_) => Err(RestReply::text(Status(408), "The body came too late.")),
+        Err(_) => Err(RestReply::text(HttpStatus(408), "The body came too late.")),
     }
 }
 
 async fn read_whole(mut body: Incoming, kept: &mut ReservedBytes) -> Result<Vec<u8>, RestReply> {
-    let too_large = || RestReply::text(Status(413), "The body is too large.");
+    let too_large = || RestReply::text(HttpStatus(413), "The body is too large.");
     if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
         return Err(too_large());
     }
@@ -611,8 +611,8 @@ async fn read_whole(mut body: Incoming, kept: &mut ReservedBytes) -> Result<Vec<
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(0);
     let mut bytes = Vec::with_capacity(announced);
     while let Some(frame) = body.frame().await {
-        let frame =
-            frame.map_err(|_| RestReply::text(Status::BAD_REQUEST, "The body cannot be read."))?;
+        let frame = frame
+            .map_err(|_| RestReply::text(HttpStatus::BAD_REQUEST, "The body cannot be read."))?;
         let Ok(data) = frame.into_data() else {
             continue;
         };

@@ -5,7 +5,7 @@
 use crate::Scheduler;
 use muster_core::decide::{decide, decide_plan};
 use muster_core::event::Event;
-use muster_core::state::{Note, State};
+use muster_core::state::{DisplayUpdate, State};
 use muster_model::command::{Command, PlannedReason, Reply, UserCommand};
 use muster_model::config::ClusterConfig;
 use muster_model::effect::Effect;
@@ -38,7 +38,7 @@ pub struct Turn {
     /// Orders for nodes; to be sent once the events are durable.
     pub effects: Vec<Effect>,
     /// Changes that listings show and that need not survive a restart.
-    pub notes: Vec<Note>,
+    pub notes: Vec<DisplayUpdate>,
     /// Replies, each with the position of its command in the turn.
     pub replies: Vec<(usize, Reply)>,
     /// The scheduler reached its work limit; another turn should follow at once.
@@ -139,18 +139,21 @@ impl Engine {
         turn.more = self.scheduler.more();
         let evaluated = self.scheduler.evaluated();
         if !evaluated.is_empty() {
-            self.take_note(Note::Evaluated(evaluated.to_vec(), now), turn);
+            self.take_note(DisplayUpdate::Evaluated(evaluated.to_vec(), now), turn);
         }
         for &PlannedReason { job, reason } in &plan.reasons {
-            self.take_note(Note::Reason(job, reason), turn);
+            self.take_note(DisplayUpdate::Reason(job, reason), turn);
             if reason == Reason::ReqNodeNotAvail
                 && let Some(nodes) = unavailable(&self.state, job)
             {
-                self.take_note(Note::Unavailable(job, nodes), turn);
+                self.take_note(DisplayUpdate::Unavailable(job, nodes), turn);
             }
         }
         for planned in &plan.expected {
-            self.take_note(Note::Expected(planned.job, Some(planned.start)), turn);
+            self.take_note(
+                DisplayUpdate::Expected(planned.job, Some(planned.start)),
+                turn,
+            );
         }
         let waits = !plan.switch_waits.is_empty() || !plan.preemptions.is_empty();
         if waits || !plan.starts.is_empty() {
@@ -161,7 +164,7 @@ impl Engine {
     }
 
     /// Applies a change that listings show and that is not journalled.
-    pub fn take_note(&mut self, note: Note, turn: &mut Turn) {
+    pub fn take_note(&mut self, note: DisplayUpdate, turn: &mut Turn) {
         self.state.note(&note);
         turn.notes.push(note);
     }

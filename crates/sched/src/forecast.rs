@@ -29,7 +29,7 @@ const ENDLESS_S: u64 = 365 * 86_400;
 
 /// Limits of a forecast.
 #[derive(Clone, Copy, Debug)]
-pub struct Bounds {
+pub struct ForecastBounds {
     /// Number of starts to simulate; later starts are estimated.
     pub starts: usize,
     /// Number of instants to simulate.
@@ -40,9 +40,9 @@ pub struct Bounds {
     pub until: Option<Timestamp>,
 }
 
-impl Default for Bounds {
-    fn default() -> Bounds {
-        Bounds {
+impl Default for ForecastBounds {
+    fn default() -> ForecastBounds {
+        ForecastBounds {
             starts: 5_000,
             instants: 20_000,
             job: None,
@@ -64,7 +64,7 @@ pub struct Forecast {
 }
 
 /// Forecasts the starts of all waiting jobs.
-pub fn forecast(state: &State, now: Timestamp, bounds: Bounds) -> Forecast {
+pub fn forecast(state: &State, now: Timestamp, bounds: ForecastBounds) -> Forecast {
     let mut play = Play::new(state.clone(), now, bounds);
     play.run();
     if bounds.job.is_none() {
@@ -84,7 +84,7 @@ pub fn would_start(
     spec: &JobSpec,
     now: Timestamp,
 ) -> Result<(JobId, ExpectedStart), Refusal> {
-    let mut play = Play::new(state.clone(), now, Bounds::default());
+    let mut play = Play::new(state.clone(), now, ForecastBounds::default());
     // Only the existence of script and environment matters, not their contents.
     let script = spec.script.map(|id| (id, b"#!/bin/sh\n".to_vec().into()));
     let context = spec
@@ -215,7 +215,7 @@ pub(crate) fn end_of(
 struct Play {
     engine: Engine,
     now: Timestamp,
-    bounds: Bounds,
+    bounds: ForecastBounds,
     /// Running jobs, by their end.
     ends: BTreeSet<(Timestamp, JobId)>,
     /// Jobs that were waiting at the beginning and have not started.
@@ -225,7 +225,7 @@ struct Play {
 }
 
 impl Play {
-    fn new(state: State, now: Timestamp, bounds: Bounds) -> Play {
+    fn new(state: State, now: Timestamp, bounds: ForecastBounds) -> Play {
         let planned = PlannedEnds::new(&state);
         let end = |id: &JobId| Some((end_of(&state, &planned, *id, now)?, *id));
         Play {

@@ -4,7 +4,7 @@
 use crate::outlets::{Came, Outlets, Shared, Watch, WatchedLog};
 use crate::{Plant, Violation};
 use muster_core::state::State;
-use muster_ctld::disk::Reserve;
+use muster_ctld::disk::DiskReserve;
 use muster_ctld::keys::Keys;
 use muster_ctld::mail::{ToReplica, ToWriter};
 use muster_ctld::recover::recover;
@@ -106,7 +106,7 @@ impl Controller {
             stats: Arc::new(Stats::default()),
             accounted: Box::new(move || reached.load(Relaxed)),
             // A place that is not there has room.
-            reserve: Reserve::new(PathBuf::from("/nonexistent/state")),
+            reserve: DiskReserve::new(PathBuf::from("/nonexistent/state")),
             stopwatch: Box::new(|| Duration::ZERO),
         })
         .rebuilt_by(Box::new(move || Some(locked(&copied).clone())));

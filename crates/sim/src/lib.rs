@@ -113,7 +113,7 @@ impl fmt::Display for Violation {
 
 /// What a run did, and what was wrong.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct RunReport {
     /// The seed.
     pub seed: u64,
     /// Number of nodes.
@@ -141,6 +141,6 @@ pub struct Report {
 }
 
 /// Runs the cluster that follows from `seed`.
-pub fn run(seed: u64, options: &Options) -> Report {
+pub fn run(seed: u64, options: &Options) -> RunReport {
     world::World::new(seed, options).run()
 }

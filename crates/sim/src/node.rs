@@ -20,7 +20,7 @@ pub(crate) use step_link::{Direction, LinkArrival, LinkClient, LinkServer, StepL
 pub(crate) use stepd::{BelowNode, Greeted, StepTasks, StepdProcess, StreamKey};
 
 use muster_model::ids::{JobAttempt, StepNo};
-use muster_model::job::{ExitStatus, JobState, StepEnd, Usage};
+use muster_model::job::{ExitStatus, JobState, ResourceUsage, StepEnd};
 use muster_model::node::NodeInfo;
 use muster_model::time::Timestamp;
 use muster_node_core::agent::view;
@@ -260,7 +260,7 @@ pub(crate) fn batch_ended(exit: ExitStatus, by_order: bool, now: Timestamp) -> R
         end_time: now,
         exit,
         state,
-        usage: Usage::default(),
+        usage: ResourceUsage::default(),
         cancelled_by: None,
     };
     Report::BatchEnded {

@@ -43,7 +43,7 @@ use crate::node::{
 use crate::outlets::{Conn, RequestId};
 use crate::random::Random;
 use crate::trace::Trace;
-use crate::{Options, Plant, Report, Violation};
+use crate::{Options, Plant, RunReport, Violation};
 use clients::Clients;
 use devices::Devices;
 use events::{NodeEvent, SrunId, SrunWorldEvent};
@@ -336,12 +336,12 @@ impl World {
         }
     }
 
-    pub(crate) fn run(mut self) -> Report {
+    pub(crate) fn run(mut self) -> RunReport {
         self.violation = self.begin().and_then(|()| self.drive()).err();
         if let Some(violation) = &self.violation {
             trace!(self, "VIOLATION {violation}");
         }
-        Report {
+        RunReport {
             seed: self.seed,
             nodes: self.nodes.len(),
             events: self.ledger.position,

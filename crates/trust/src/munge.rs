@@ -63,7 +63,7 @@ pub enum MungeError {
 
 /// What a credential that was decoded says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Decoded {
+pub struct DecodedCredential {
     /// Its maker.
     pub uid: u32,
     /// His group.
@@ -189,7 +189,7 @@ impl Munge {
     /// # Errors
     /// It is not believed: see [`MungeError`].
     #[allow(unsafe_code)]
-    pub fn decode(&self, credential: &[u8]) -> Result<Decoded, MungeError> {
+    pub fn decode(&self, credential: &[u8]) -> Result<DecodedCredential, MungeError> {
         let credential = CString::new(credential)
             .map_err(|_| MungeError::Malformed("it has a zero in it".to_owned()))?;
         let context = self.context()?;
@@ -219,7 +219,7 @@ impl Munge {
             }
             _ => Vec::new(),
         };
-        Ok(Decoded {
+        Ok(DecodedCredential {
             uid,
             gid,
             payload: bytes,

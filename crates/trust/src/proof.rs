@@ -5,7 +5,7 @@ pub use crate::credential::Proof;
 use crate::munge::{Munge, MungeError};
 use crate::sack::{self, SackError};
 use crate::slurm_key::{ClusterKeys, KeyError, KeyFiles};
-use crate::token::{self, Claims, Minting, TokenError};
+use crate::token::{self, TokenClaims, TokenError, TokenRequest};
 use crate::used_tokens::{BOUNDS, UsedTokens};
 use muster_channel::{Purpose, SECRET, Scheme, Statement};
 use muster_conf::{AuthMethod, Authentication};
@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError, RwLock};
 
 /// What is to be proved to whom.
 #[derive(Clone, Debug)]
-pub struct Ask<'a> {
+pub struct ProofRequest<'a> {
     /// `ClusterName`.
     pub cluster: &'a str,
     /// For whom the maker speaks.
@@ -25,7 +25,7 @@ pub struct Ask<'a> {
 
 /// What a credential proves.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verified {
+pub struct ProvedPeer {
     /// Its maker.
     pub uid: u32,
     /// His group.
@@ -79,7 +79,7 @@ pub enum ProofError {
 ///
 /// # Errors
 /// See [`ProofError`]. It may wait for munged for ten seconds, or for sackd for five.
-pub fn make(authentication: &Authentication, ask: &Ask<'_>) -> Result<Proof, ProofError> {
+pub fn make(authentication: &Authentication, ask: &ProofRequest<'_>) -> Result<Proof, ProofError> {
     let mut secret = [0; SECRET];
     getrandom::fill(&mut secret).map_err(|e| ProofError::Random(e.to_string()))?;
     make_with(authentication, ask, secret)
@@ -91,7 +91,7 @@ pub fn make(authentication: &Authentication, ask: &Ask<'_>) -> Result<Proof, Pro
 /// See [`make`].
 pub fn make_with(
     authentication: &Authentication,
-    ask: &Ask<'_>,
+    ask: &ProofRequest<'_>,
     secret: [u8; SECRET],
 ) -> Result<Proof, ProofError> {
     match authentication.method {
@@ -104,7 +104,7 @@ pub fn make_with(
 }
 
 /// A user of a node that has a key of its own needs neither munge nor the cluster's key; without that, why there is none of these.
-fn by_node(ask: &Ask<'_>, why: ProofError) -> Result<Proof, ProofError> {
+fn by_node(ask: &ProofRequest<'_>, why: ProofError) -> Result<Proof, ProofError> {
     match ask.purpose {
         Purpose::User => match sack::ask(ask.cluster) {
             Err(SackError::Absent(_)) => Err(why),
@@ -116,7 +116,7 @@ fn by_node(ask: &Ask<'_>, why: ProofError) -> Result<Proof, ProofError> {
 
 fn make_by_munge(
     authentication: &Authentication,
-    ask: &Ask<'_>,
+    ask: &ProofRequest<'_>,
     secret: [u8; SECRET],
 ) -> Result<Proof, ProofError> {
     let statement = Statement {
@@ -133,7 +133,10 @@ fn make_by_munge(
 }
 
 /// Makes a token with the key if this process can read it, as root and `SlurmUser` can; otherwise asks who has the key.
-fn make_token(authentication: &Authentication, ask: &Ask<'_>) -> Result<Proof, ProofError> {
+fn make_token(
+    authentication: &Authentication,
+    ask: &ProofRequest<'_>,
+) -> Result<Proof, ProofError> {
     let files = KeyFiles::of_directory(&authentication.key_dir);
     let proof = |credential: Vec<u8>, secret| Proof {
         scheme: Scheme::Slurm,
@@ -147,7 +150,7 @@ fn make_token(authentication: &Authentication, ask: &Ask<'_>) -> Result<Proof, P
         }
         Err(e) => return Err(e.into()),
     };
-    let claims = Claims {
+    let claims = TokenClaims {
         cluster: ask.cluster.to_owned(),
         purpose: ask.purpose.clone(),
         receiver_uid: ask.receiver_uid,
@@ -155,7 +158,7 @@ fn make_token(authentication: &Authentication, ask: &Ask<'_>) -> Result<Proof, P
         gid: getegid().as_raw(),
         host: crate::host::short_name(),
     };
-    let how = Minting::now(authentication.ttl_s);
+    let how = TokenRequest::now(authentication.ttl_s);
     let how = how.map_err(|e| ProofError::Random(e.to_string()))?;
     let minted = token::mint(&keys, &claims, how)?;
     Ok(proof(minted.token.into_bytes(), minted.secret))
@@ -232,13 +235,13 @@ impl ProofVerifier {
     ///
     /// # Errors
     /// It proves nothing. It may take ten seconds where munged hangs.
-    pub fn verify(&self, scheme: Scheme, credential: &[u8]) -> Result<Verified, ProofError> {
+    pub fn verify(&self, scheme: Scheme, credential: &[u8]) -> Result<ProvedPeer, ProofError> {
         let verified = match (&self.method, scheme) {
             (Method::Munge(munge), Scheme::Munge) => {
                 let decoded = munge.decode(credential)?;
                 let statement = Statement::decode(&decoded.payload)?;
                 self.check_cluster(&statement.cluster, &statement.purpose)?;
-                Verified {
+                ProvedPeer {
                     uid: decoded.uid,
                     gid: decoded.gid,
                     statement,
@@ -250,7 +253,7 @@ impl ProofVerifier {
         Ok(verified)
     }
 
-    fn verify_token(&self, tokens: &Tokens, token: &[u8]) -> Result<Verified, ProofError> {
+    fn verify_token(&self, tokens: &Tokens, token: &[u8]) -> Result<ProvedPeer, ProofError> {
         let now_s = token::now_s();
         let opened = {
             let keys = tokens.keys.read();
@@ -261,7 +264,7 @@ impl ProofVerifier {
         self.check_cluster(&claims.cluster, &claims.purpose)?;
         let mut used = tokens.used.lock().unwrap_or_else(PoisonError::into_inner);
         used.take(opened.number, claims.uid, opened.ends_s, now_s)?;
-        Ok(Verified {
+        Ok(ProvedPeer {
             uid: claims.uid,
             gid: claims.gid,
             statement: Statement {

@@ -10,7 +10,7 @@ use crate::host;
 use crate::node_key::{self, NodeKey, Speaker};
 use crate::slurm_key::{ClusterKeys, KeyError, KeyFiles, KeyStamp};
 use crate::subordinate::SubordinateUids;
-use crate::token::{self, Claims, Minting};
+use crate::token::{self, TokenClaims, TokenRequest};
 use muster_channel::{CREDENTIAL_BYTES_MAX, Purpose, SECRET, Scheme};
 use muster_closer::{passed, refuse_descriptors};
 use muster_model::limits::may_connect;
@@ -509,7 +509,7 @@ impl SackServer {
             let proof = proof.map_err(|e| e.to_string())?;
             return Ok([&[MADE_BY_NODE], &proof.secret[..], &proof.credential].concat());
         }
-        let claims = Claims {
+        let claims = TokenClaims {
             cluster: own.clone(),
             purpose: Purpose::User,
             receiver_uid: self.settings.slurm_uid,
@@ -517,7 +517,7 @@ impl SackServer {
             gid: user.gid(),
             host: self.host.clone(),
         };
-        let how = Minting::now(self.settings.ttl_s);
+        let how = TokenRequest::now(self.settings.ttl_s);
         let how = how.map_err(|e| format!("no random numbers: {e}"))?;
         let keys = self.keys.as_ref().map_err(ToString::to_string)?;
         let minted = token::mint(keys, &claims, how).map_err(|e| e.to_string())?;

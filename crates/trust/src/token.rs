@@ -65,7 +65,7 @@ pub enum TokenError {
 
 /// What a token says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claims {
+pub struct TokenClaims {
     /// `ClusterName`.
     pub cluster: String,
     /// For whom its user speaks.
@@ -82,7 +82,7 @@ pub struct Claims {
 
 /// When and how a token is made.
 #[derive(Clone, Copy, Debug)]
-pub struct Minting {
+pub struct TokenRequest {
     /// Now, in seconds since 1970.
     pub now_s: u64,
     /// For how long it is good.
@@ -91,15 +91,15 @@ pub struct Minting {
     pub number: [u8; NUMBER],
 }
 
-impl Minting {
+impl TokenRequest {
     /// A token that is made now.
     ///
     /// # Errors
     /// There are no random numbers.
-    pub(crate) fn now(ttl_s: Option<u32>) -> Result<Minting, getrandom::Error> {
+    pub(crate) fn now(ttl_s: Option<u32>) -> Result<TokenRequest, getrandom::Error> {
         let mut number = [0; NUMBER];
         getrandom::fill(&mut number)?;
-        Ok(Minting {
+        Ok(TokenRequest {
             now_s: now_s(),
             ttl_s: ttl_s.unwrap_or(TTL_S),
             number,
@@ -114,7 +114,7 @@ pub fn now_s() -> u64 {
 }
 
 /// A token and the secret that goes with it.
-pub struct Minted {
+pub struct SignedToken {
     /// The token.
     pub token: String,
     /// The secret.
@@ -122,7 +122,7 @@ pub struct Minted {
 }
 
 /// The secret does not reach logs.
-impl std::fmt::Debug for Minted {
+impl std::fmt::Debug for SignedToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Minted")
     }
@@ -132,7 +132,11 @@ impl std::fmt::Debug for Minted {
 ///
 /// # Errors
 /// The key has expired.
-pub fn mint(keys: &ClusterKeys, claims: &Claims, how: Minting) -> Result<Minted, KeyError> {
+pub fn mint(
+    keys: &ClusterKeys,
+    claims: &TokenClaims,
+    how: TokenRequest,
+) -> Result<SignedToken, KeyError> {
     let key = keys.signing(how.now_s)?;
     let ttl_s = u64::from(how.ttl_s).clamp(1, TTL_MAX_S);
     let said: [(&str, Value); 10] = [
@@ -153,7 +157,7 @@ pub fn mint(keys: &ClusterKeys, claims: &Claims, how: Minting) -> Result<Minted,
         .collect();
     let token = jwt::sign(key.bytes(), key.kid(), &said);
     let secret = secret(key.bytes(), token.as_bytes());
-    Ok(Minted { token, secret })
+    Ok(SignedToken { token, secret })
 }
 
 /// The secret of a channel that begins with this token.
@@ -167,7 +171,7 @@ fn secret(key: &[u8], token: &[u8]) -> [u8; SECRET] {
 /// A token that is believed, unless it was used before.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Opened {
-    pub(crate) claims: Claims,
+    pub(crate) claims: TokenClaims,
     pub(crate) secret: [u8; SECRET],
     pub(crate) number: [u8; NUMBER],
     pub(crate) ends_s: u64,
@@ -219,7 +223,7 @@ pub(crate) fn open(
     let number = base64url::decode(jwt::text(said, "jti")?.as_bytes());
     let number = number.and_then(|bytes| bytes.try_into().ok());
     Ok(Opened {
-        claims: Claims {
+        claims: TokenClaims {
             cluster: jwt::text(said, "cluster")?.to_owned(),
             purpose: purpose.ok_or(JwtError::Claim("purpose"))?,
             receiver_uid: own_uid,
@@ -246,8 +250,8 @@ pub(crate) mod tests {
         ClusterKeys::of_one(Path::new("slurm.key"), Zeroizing::new(vec![byte; 32])).unwrap()
     }
 
-    fn claims() -> Claims {
-        Claims {
+    fn claims() -> TokenClaims {
+        TokenClaims {
             cluster: "c".to_owned(),
             purpose: Purpose::User,
             receiver_uid: 64030,
@@ -257,15 +261,15 @@ pub(crate) mod tests {
         }
     }
 
-    fn how() -> Minting {
-        Minting {
+    fn how() -> TokenRequest {
+        TokenRequest {
             now_s: NOW_S,
             ttl_s: TTL_S,
             number: [3; NUMBER],
         }
     }
 
-    fn minted(keys: &ClusterKeys) -> Minted {
+    fn minted(keys: &ClusterKeys) -> SignedToken {
         mint(keys, &claims(), how()).unwrap()
     }
 
@@ -281,14 +285,14 @@ pub(crate) mod tests {
         assert_eq!(opened.secret, minted.secret);
         assert_eq!(opened.number, [3; NUMBER]);
         assert_eq!(opened.ends_s, NOW_S + 60);
-        let longest = Minting {
+        let longest = TokenRequest {
             ttl_s: u32::MAX,
             ..how()
         };
         let longest = mint(&keys(1), &claims(), longest).unwrap();
         assert!(open(&keys(1), longest.token.as_bytes(), NOW_S, 64030).is_ok());
         // The number alone makes it another secret.
-        let other = Minting {
+        let other = TokenRequest {
             number: [4; NUMBER],
             ..how()
         };
@@ -375,8 +379,8 @@ pub(crate) mod tests {
             ttl_s in 1..3600_u32, age_s in 0..3600_u64, number: [u8; NUMBER],
         ) {
             let purpose = node.map_or(Purpose::User, Purpose::Node);
-            let claims = Claims { cluster, purpose, receiver_uid, uid, gid, host };
-            let minted = mint(&keys(1), &claims, Minting { now_s: NOW_S, ttl_s, number }).unwrap();
+            let claims = TokenClaims { cluster, purpose, receiver_uid, uid, gid, host };
+            let minted = mint(&keys(1), &claims, TokenRequest { now_s: NOW_S, ttl_s, number }).unwrap();
             prop_assert!(minted.token.len() <= muster_channel::CREDENTIAL_BYTES_MAX);
             let opened = open(&keys(1), minted.token.as_bytes(), NOW_S + age_s, receiver_uid);
             match opened {

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// How many are kept.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds {
+pub(crate) struct TokenBounds {
     /// Of one user.
     pub(crate) of_uid: usize,
     /// Of all users but the trusted.
@@ -19,7 +19,7 @@ pub(crate) struct Bounds {
 }
 
 /// Four thousand connections a second of everybody, five hundred of a user, with tokens that are good for a minute: about 30 MB.
-pub(crate) const BOUNDS: Bounds = Bounds {
+pub(crate) const BOUNDS: TokenBounds = TokenBounds {
     of_uid: 32 << 10,
     users: 256 << 10,
     all: 384 << 10,
@@ -29,7 +29,7 @@ type Number = [u8; NUMBER];
 
 /// Numbers that were used.
 pub(crate) struct UsedTokens {
-    bounds: Bounds,
+    bounds: TokenBounds,
     numbers: HashSet<Number>,
     /// By when they expire.
     ends: BTreeMap<u64, Vec<(Number, u32)>>,
@@ -48,7 +48,7 @@ impl std::fmt::Debug for UsedTokens {
 
 impl UsedTokens {
     /// None yet.
-    pub(crate) fn new(bounds: Bounds, slurm_uid: u32) -> UsedTokens {
+    pub(crate) fn new(bounds: TokenBounds, slurm_uid: u32) -> UsedTokens {
         UsedTokens {
             bounds,
             numbers: HashSet::new(),
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const SMALL: Bounds = Bounds {
+    const SMALL: TokenBounds = TokenBounds {
         of_uid: 2,
         users: 4,
         all: 6,

@@ -179,7 +179,7 @@ fn secret(signature: &[u8], signed: &[u8]) -> [u8; SECRET] {
 
 /// What a token says, before anyone has verified it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claims {
+pub struct UserClaims {
     /// The user's name.
     pub user: String,
 }
@@ -189,11 +189,11 @@ pub struct Claims {
 ///
 /// # Errors
 /// It is no token, or too old.
-pub fn claims(token: &str) -> Result<Claims, JwtError> {
+pub fn claims(token: &str) -> Result<UserClaims, JwtError> {
     claims_at(token, now_s())
 }
 
-fn claims_at(token: &str, now_s: u64) -> Result<Claims, JwtError> {
+fn claims_at(token: &str, now_s: u64) -> Result<UserClaims, JwtError> {
     let parts = token.trim().rsplit_once('.');
     let (signed, _) = parts.ok_or(JwtError::Malformed("it has not three parts"))?;
     let (_, claims) = jwt::read_signed(signed.as_bytes())?;
@@ -202,7 +202,7 @@ fn claims_at(token: &str, now_s: u64) -> Result<Claims, JwtError> {
     let user = user.map_err(|_| JwtError::Claim("sun"))?;
     let is_name = !user.is_empty() && user.len() <= NAME_BYTES_MAX && !user.contains('\0');
     match is_name {
-        true => Ok(Claims {
+        true => Ok(UserClaims {
             user: user.to_owned(),
         }),
         false => Err(JwtError::Claim("sun")),
@@ -275,7 +275,7 @@ mod tests {
     fn what_a_token_says_is_read_without_the_key_while_it_lasts() {
         let token = tokens(1).make_at("ada", None, false, NOW_S).unwrap();
         let user = "ada".to_owned();
-        assert_eq!(claims_at(&token, NOW_S + 1799), Ok(Claims { user }));
+        assert_eq!(claims_at(&token, NOW_S + 1799), Ok(UserClaims { user }));
         let expired = Err(JwtError::Expired(0));
         assert_eq!(claims_at(&token, NOW_S + 1800), expired);
         assert!(claims_at("a.b", NOW_S).is_err());

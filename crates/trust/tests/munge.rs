@@ -4,7 +4,7 @@
 use muster_channel::{Purpose, SECRET, Scheme};
 use muster_conf::{AuthMethod, Authentication};
 use muster_trust::munge::{Munge, MungeError};
-use muster_trust::proof::{self, Ask, Proof, ProofError, ProofVerifier};
+use muster_trust::proof::{self, Proof, ProofError, ProofRequest, ProofVerifier};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
 use std::fs;
@@ -72,7 +72,7 @@ impl Munged {
     }
 
     fn make(&self, cluster: &str, receiver_uid: u32, ttl_s: Option<u32>) -> Proof {
-        let ask = Ask {
+        let ask = ProofRequest {
             cluster,
             purpose: Purpose::Node("n1".to_owned()),
             receiver_uid,

@@ -3,7 +3,7 @@
 
 use muster_channel::{Initiator, Opening, Purpose, Responder, Scheme};
 use muster_conf::{AuthMethod, Authentication};
-use muster_trust::proof::{self, Ask, Proof, ProofError, ProofVerifier};
+use muster_trust::proof::{self, Proof, ProofError, ProofRequest, ProofVerifier};
 use muster_trust::slurm_key::{KeyError, NoKey};
 use muster_trust::token::TokenError;
 use nix::unistd::{getegid, geteuid};
@@ -50,7 +50,7 @@ impl Host {
     }
 
     fn make(&self, cluster: &str, receiver_uid: u32) -> Result<Proof, ProofError> {
-        let ask = Ask {
+        let ask = ProofRequest {
             cluster,
             purpose: Purpose::Node("n1".to_owned()),
             receiver_uid,

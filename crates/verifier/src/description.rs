@@ -1,7 +1,7 @@
 //! A request as a script sees and changes it: the job that is to be submitted, or of a change only the changed
 //! fields. A field that a user left out is unset here, whatever its default is.
 
-use crate::message::{Change, Subject, Verdict};
+use crate::message::{ProposedChange, Subject, Verdict};
 use minicbor::bytes::ByteVec;
 use muster_model::command::JobUpdate;
 use muster_model::environment::Environment;
@@ -83,7 +83,7 @@ impl Description {
         made
     }
 
-    fn show_change(&mut self, change: &Change, ask: &ResourceAsk) {
+    fn show_change(&mut self, change: &ProposedChange, ask: &ResourceAsk) {
         self.is_change = true;
         let update = change.update.clone();
         self.nice_given = update.nice.is_some();
@@ -194,7 +194,12 @@ impl Description {
     }
 
     /// The change that is asked for now.
-    fn update(&self, before: &Description, change: &Change, subject: &Subject) -> JobUpdate {
+    fn update(
+        &self,
+        before: &Description,
+        change: &ProposedChange,
+        subject: &Subject,
+    ) -> JobUpdate {
         let mut update = change.update.clone();
         let (new, old) = (&self.spec, &before.spec);
         macro_rules! take {

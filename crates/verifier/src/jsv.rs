@@ -12,7 +12,7 @@ use crate::message::Subject;
 use layout::Layout;
 use minicbor::bytes::ByteVec;
 use muster_conf::grid_engine::resources::{Resources, split};
-use muster_conf::grid_engine::{Mapping, Per, Target, slots as pe_slots};
+use muster_conf::grid_engine::{CountedPer, Mapping, Target, slots as pe_slots};
 use muster_conf::options::values;
 use muster_model::environment::{Environment, split as split_variable};
 use muster_model::grid_engine as marks;
@@ -24,7 +24,7 @@ use muster_model::spec::{
     Sharing,
 };
 use muster_model::time::TimeLimit;
-use muster_proto::jsv::{Asked, Outcome};
+use muster_proto::jsv::{JsvRequest, Outcome};
 use std::collections::{HashMap, HashSet};
 
 /// The settings of this site that the meaning of a parameter depends on.
@@ -39,7 +39,7 @@ pub struct Site {
 type Parameters = Vec<(String, String)>;
 
 /// The parameters of a request for a verifier.
-pub fn asked(subject: &Subject, site: &Site) -> Asked {
+pub fn asked(subject: &Subject, site: &Site) -> JsvRequest {
     let spec = &subject.spec;
     let mut all = Parameters::new();
     let mut add = |name: &str, value: String| {
@@ -134,7 +134,7 @@ pub fn asked(subject: &Subject, site: &Site) -> Asked {
                 .unwrap_or_default(),
         );
     }
-    Asked {
+    JsvRequest {
         parameters: all,
         environment: variables(subject),
     }
@@ -234,9 +234,9 @@ fn asked_for(spec: &JobSpec, site: &Site) -> String {
     }
     let devices = ask.devices();
     let lists = [
-        (&ask.gres, Per::Host),
-        (&devices.per_task, Per::Slot),
-        (&devices.per_job, Per::Job),
+        (&ask.gres, CountedPer::Host),
+        (&devices.per_task, CountedPer::Slot),
+        (&devices.per_job, CountedPer::Job),
     ];
     // Repeated names are added up.
     let mut counts: Vec<(String, u64)> = Vec::new();
@@ -265,12 +265,12 @@ fn complex_for(site: &Site, is_it: impl Fn(&Target) -> bool) -> Option<&str> {
 }
 
 /// The name of a complex that stands for a device.
-pub(crate) fn complex_of(gres: &GresAsk, per: Per, site: &Site) -> Option<String> {
+pub(crate) fn complex_of(gres: &GresAsk, per: CountedPer, site: &Site) -> Option<String> {
     let full = requests::full_name(gres);
     let mapped = site.mapping.complexes.iter().find(|(_, target)| {
         matches!(target, Target::Gres(own, counted) if *own == full && *counted == per)
     });
-    let plain = || (gres.kind.is_none() && per == Per::Host).then(|| gres.name.clone());
+    let plain = || (gres.kind.is_none() && per == CountedPer::Host).then(|| gres.name.clone());
     mapped.map(|(name, _)| name.clone()).or_else(plain)
 }
 
@@ -574,7 +574,7 @@ fn requests(spec: &mut JobSpec, list: &str, site: &Site) -> Result<(), String> {
         };
     }
     if now.gres != before.gres {
-        let of = |per: Per| {
+        let of = |per: CountedPer| {
             let mut list = Vec::new();
             for (name, count, _) in now.gres.iter().filter(|(.., own)| *own == per) {
                 let (name, kind) = name.split_once(':').unwrap_or((name, ""));
@@ -584,16 +584,16 @@ fn requests(spec: &mut JobSpec, list: &str, site: &Site) -> Result<(), String> {
             list
         };
         // A request that a list names by another name stays.
-        let with_unnamed = |old: &[GresAsk], per: Per| {
+        let with_unnamed = |old: &[GresAsk], per: CountedPer| {
             let unnamed = |gres: &&GresAsk| complex_of(gres, per, site).is_none();
             let mut all = of(per);
             all.extend(old.iter().filter(unnamed).cloned());
             all
         };
-        spec.ask.gres = with_unnamed(&spec.ask.gres, Per::Host);
+        spec.ask.gres = with_unnamed(&spec.ask.gres, CountedPer::Host);
         let mut devices = spec.ask.devices.take().unwrap_or_default();
-        devices.per_task = with_unnamed(&devices.per_task, Per::Slot);
-        devices.per_job = with_unnamed(&devices.per_job, Per::Job);
+        devices.per_task = with_unnamed(&devices.per_task, CountedPer::Slot);
+        devices.per_job = with_unnamed(&devices.per_job, CountedPer::Job);
         spec.ask.devices = Some(devices).filter(|own| **own != Default::default());
     }
     if now.licenses != before.licenses {

@@ -9,8 +9,8 @@ pub use cli_filter::load as load_cli_filter;
 
 use crate::description::Description;
 use crate::message::{
-    DataQuery, DataReply, LINE_BYTES_MAX, LOG_LINES_MAX, Level, Load, Subject, USER_LINES_MAX,
-    Verdict,
+    DataQuery, DataReply, LINE_BYTES_MAX, LOG_LINES_MAX, Level, LoadScript, Subject,
+    USER_LINES_MAX, Verdict,
 };
 use mlua::{Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, Value, VmState};
 use muster_model::visible_text::{beginning, visible};
@@ -123,7 +123,7 @@ impl Script {
     ///
     /// # Errors
     /// What is wrong with it, with the line.
-    pub fn load(source: &[u8], load: &Load, host: Rc<dyn Host>) -> Result<Script, String> {
+    pub fn load(source: &[u8], load: &LoadScript, host: Rc<dyn Host>) -> Result<Script, String> {
         let options = LuaOptions::default();
         let lua = Lua::new_with(StdLib::ALL_SAFE, options).map_err(|e| e.to_string())?;
         let bytes = usize::try_from(load.memory_bytes).unwrap_or(usize::MAX);
@@ -147,7 +147,7 @@ impl Script {
         Ok(script)
     }
 
-    fn run_file(&self, source: &[u8], load: &Load) -> mlua::Result<()> {
+    fn run_file(&self, source: &[u8], load: &LoadScript) -> mlua::Result<()> {
         let path = &load.path;
         constants::set(&self.lua, &load.cluster)?;
         tables::set(&self.lua, &self.shared)?;

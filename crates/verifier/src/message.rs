@@ -24,7 +24,7 @@ pub const LINE_BYTES_MAX: usize = 4 << 10;
 pub enum ControllerRequest {
     /// The first one.
     #[n(0)]
-    Load(#[n(0)] Load),
+    Load(#[n(0)] LoadScript),
     /// A submission or a change of a job.
     #[n(1)]
     Verify(#[n(0)] Box<Subject>),
@@ -35,7 +35,7 @@ pub enum ControllerRequest {
 
 /// The program of a process, and its bounds.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
-pub struct Load {
+pub struct LoadScript {
     /// The script's file.
     #[n(0)]
     pub path: String,
@@ -79,12 +79,12 @@ pub struct Subject {
     pub component: Option<u32>,
     /// The change, if it is one of a job that is there.
     #[n(6)]
-    pub change: Option<Box<Change>>,
+    pub change: Option<Box<ProposedChange>>,
 }
 
 /// A change of a job.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
-pub struct Change {
+pub struct ProposedChange {
     /// As it was asked for.
     #[n(0)]
     pub update: JobUpdate,
@@ -215,7 +215,7 @@ pub enum Level {
 
 /// From a process.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
-pub enum Report {
+pub enum VerifierReport {
     /// The script is loaded: its text. The answer to [`ControllerRequest::Load`], and whenever the file has changed.
     #[n(0)]
     Loaded(
@@ -281,4 +281,4 @@ pub struct Verdict {
 }
 
 impl Message for ControllerRequest {}
-impl Message for Report {}
+impl Message for VerifierReport {}

@@ -3,7 +3,8 @@
 
 use crate::lua::{Host, Script};
 use crate::message::{
-    ControllerRequest, DataQuery, DataReply, Level, Load, Report, SOURCE_BYTES_MAX, Verdict,
+    ControllerRequest, DataQuery, DataReply, Level, LoadScript, SOURCE_BYTES_MAX, Verdict,
+    VerifierReport,
 };
 use minicbor::bytes::ByteVec;
 use muster_proto::frame;
@@ -61,7 +62,7 @@ pub fn serve(stream: UnixStream) -> io::Result<()> {
                 ..Verdict::default()
             },
         };
-        link.send(&Report::Verdict(Box::new(verdict)))?;
+        link.send(&VerifierReport::Verdict(Box::new(verdict)))?;
     }
     Ok(())
 }
@@ -80,7 +81,7 @@ impl Link {
         }
     }
 
-    fn send(&self, report: &Report) -> io::Result<()> {
+    fn send(&self, report: &VerifierReport) -> io::Result<()> {
         frame::write(&mut *self.stream.borrow_mut(), report)
     }
 }
@@ -89,11 +90,11 @@ impl Host for Link {
     fn log(&self, level: Level, text: &str) {
         let text = text.to_owned();
         // A controller that is gone reads no log; the process ends at its next order.
-        let _ = self.send(&Report::Log { level, text });
+        let _ = self.send(&VerifierReport::Log { level, text });
     }
 
     fn ask(&self, question: DataQuery) -> Option<DataReply> {
-        self.send(&Report::Question(question)).ok()?;
+        self.send(&VerifierReport::Question(question)).ok()?;
         match self.next() {
             Ok(Some(ControllerRequest::Answer(answer))) => Some(answer),
             _ => None,
@@ -123,7 +124,7 @@ impl Version {
 
 /// The script that runs, and the file that it is from.
 struct Loaded {
-    load: Load,
+    load: LoadScript,
     link: Rc<Link>,
     file: Option<Version>,
     script: Option<Script>,
@@ -140,7 +141,7 @@ impl Loaded {
             self.script = Script::load(&text, &self.load, Rc::clone(&self.link) as _).ok();
         }
         let has_other = self.script.is_some();
-        self.link.send(&Report::Broken { why, has_other })
+        self.link.send(&VerifierReport::Broken { why, has_other })
     }
 
     fn load_file(&mut self) -> Result<(), String> {
@@ -166,7 +167,7 @@ impl Loaded {
 
     fn said_loaded(&self) -> io::Result<()> {
         let text = self.load.last_good.clone();
-        self.link.send(&Report::Loaded(
+        self.link.send(&VerifierReport::Loaded(
             text.unwrap_or_else(|| ByteVec::from(Vec::new())),
         ))
     }
@@ -182,7 +183,7 @@ impl Loaded {
             Ok(()) => self.said_loaded(),
             Err(why) => {
                 let has_other = self.script.is_some();
-                self.link.send(&Report::Broken { why, has_other })
+                self.link.send(&VerifierReport::Broken { why, has_other })
             }
         }
     }

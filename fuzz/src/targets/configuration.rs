@@ -1,7 +1,7 @@
 //! Files of a site: slurm.conf and what lies beside it, and what the controller makes of them.
 
-use muster_conf::files::{self, Flat};
-use muster_conf::verifier::Bounds;
+use muster_conf::files::{self, PlainFile};
+use muster_conf::verifier::VerifierBounds;
 use muster_conf::{ListingContext, grid_engine, job_container, load_with, show_config, topology};
 use muster_core::decide::decide;
 use muster_core::state::State;
@@ -42,12 +42,12 @@ pub(super) fn run(data: &[u8]) {
     let _ = show_config(&config, &facts);
     let (gres, _) = files::load_gres_with(path, &read);
     let _ = topology::load_with(path, &read);
-    for kind in [Flat::Cgroup, Flat::Mpi, Flat::Slurmdbd] {
+    for kind in [PlainFile::Cgroup, PlainFile::Mpi, PlainFile::Slurmdbd] {
         let _ = files::load_flat_with(kind, path, &read);
     }
     let _ = job_container::load_with(path, &read);
     let text = &*String::from_utf8_lossy(data);
-    let _ = Bounds::parse(text, "verifier.conf");
+    let _ = VerifierBounds::parse(text, "verifier.conf");
     let (mapping, _) = grid_engine::Mapping::parse(text, "sge.conf");
     let _ = (mapping.environments(), mapping.queue_of("p"));
     if config.nodes.len() > NODES_MAX {

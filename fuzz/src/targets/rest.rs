@@ -1,7 +1,7 @@
 //! Requests of HTTP clients, up to the point where the controller is asked.
 
 use muster_cli::connect::{Client, ConnectError};
-use muster_cli::rest::{AnswerSink, Caller, Connect, Method, Request, Status, answer};
+use muster_cli::rest::{AnswerSink, Caller, Connect, HttpStatus, Method, Request, answer};
 
 /// No controller is there: what is asked of it does not matter here.
 struct Nobody;
@@ -15,7 +15,7 @@ impl Connect for Nobody {
 }
 
 impl AnswerSink for Nobody {
-    fn begin(&mut self, _: Status, _: &'static str) {}
+    fn begin(&mut self, _: HttpStatus, _: &'static str) {}
 
     fn send(&mut self, _: String) -> bool {
         true

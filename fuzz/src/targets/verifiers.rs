@@ -7,10 +7,10 @@ use muster_hostile::cbor::Value as Tree;
 use muster_hostile::requests;
 use muster_model::spec::{ExecContext, JobSpec};
 use muster_proto::frame;
-use muster_proto::jsv::{JsvAction, State, Verification};
+use muster_proto::jsv::{JsvAction, JsvDecision, Verification};
 use muster_verifier::jsv::{Site, apply, asked};
 use muster_verifier::message::{
-    ControllerRequest, DataQuery, DataReply, Level, Load, Report, Row, Subject,
+    ControllerRequest, DataQuery, DataReply, Level, LoadScript, Row, Subject, VerifierReport,
 };
 use muster_verifier::message::{Value, Verdict};
 use std::sync::LazyLock;
@@ -25,9 +25,10 @@ pub(super) fn messages(data: &[u8]) {
         return;
     };
     if kind % 2 == 0 {
-        if let Ok(report) = frame::decode::<Report>(bytes) {
+        if let Ok(report) = frame::decode::<VerifierReport>(bytes) {
             let once = encoded(&report);
-            let again = frame::decode::<Report>(&once).expect("what was decoded can be again");
+            let again =
+                frame::decode::<VerifierReport>(&once).expect("what was decoded can be again");
             assert!(encoded(&again) == once, "{report:?} is {again:?}");
         }
     } else if let Ok(order) = frame::decode::<ControllerRequest>(bytes) {
@@ -40,20 +41,20 @@ pub(super) fn messages(data: &[u8]) {
 
 pub(super) fn seeds_of_messages() -> Vec<Vec<u8>> {
     let reports = [
-        Report::Loaded(b"function slurm_job_submit() return 0 end".to_vec().into()),
-        Report::Broken {
+        VerifierReport::Loaded(b"function slurm_job_submit() return 0 end".to_vec().into()),
+        VerifierReport::Broken {
             why: "line 1".to_owned(),
             has_other: true,
         },
-        Report::Log {
+        VerifierReport::Log {
             level: Level::Info,
             text: "x".to_owned(),
         },
-        Report::Question(DataQuery::Association {
+        VerifierReport::Question(DataQuery::Association {
             account: "a".to_owned(),
             partition: "p".to_owned(),
         }),
-        Report::Verdict(Box::new(Verdict {
+        VerifierReport::Verdict(Box::new(Verdict {
             lines: vec!["no".to_owned()],
             code: -1,
             spec: Some(Box::new(JobSpec::default())),
@@ -69,7 +70,7 @@ pub(super) fn seeds_of_messages() -> Vec<Vec<u8>> {
         ],
     };
     let orders = [
-        ControllerRequest::Load(Load {
+        ControllerRequest::Load(LoadScript {
             path: "/etc/slurm/job_submit.lua".to_owned(),
             last_good: None,
             time_limit_ms: 10_000,
@@ -115,7 +116,7 @@ pub(super) fn lines(data: &[u8]) {
             Ok(JsvAction::Write(text)) => assert!(text.ends_with("BEGIN\n"), "{text:?}"),
             Ok(JsvAction::Log(_, text)) => assert!(!text.contains('\n'), "{text:?}"),
             Ok(JsvAction::Ended(outcome)) => {
-                if outcome.state == State::Correct {
+                if outcome.state == JsvDecision::Correct {
                     let (mut spec, mut context) = (SUBJECT.spec.clone(), SUBJECT.context.clone());
                     let owner = spec.owner.clone();
                     let applied = apply(&mut spec, &mut context, &outcome, &SITE);

@@ -19,7 +19,7 @@ use std::path::Path;
 
 /// How far a copy is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Copied {
+pub struct CopyProgress {
     /// The current stage.
     pub stage: Stage,
     /// The key of the last row of the stage that is copied.
@@ -74,12 +74,12 @@ pub struct Rows {
     /// Times of reservations.
     pub reservations: BTreeMap<i64, ReservationRecord>,
     /// Rows that are not there any more.
-    pub gone: Gone,
+    pub gone: PurgedRowIds,
 }
 
 /// Numbers of rows that were purged.
 #[derive(Debug, Default)]
-pub struct Gone {
+pub struct PurgedRowIds {
     /// Runs, which go with their steps and suspensions.
     pub jobs: BTreeSet<i64>,
     /// Events of nodes.
@@ -187,13 +187,13 @@ impl CopySource {
     /// What the database says.
     pub fn next(
         &mut self,
-        copied: Copied,
+        copied: CopyProgress,
         most: usize,
-    ) -> Result<Option<(Rows, Copied)>, StoreError> {
+    ) -> Result<Option<(Rows, CopyProgress)>, StoreError> {
         let is_complete = log::is_kept(&self.connection)?
             && log::begins(&self.connection)?.contains(&copied.number);
         if copied.stage == Stage::New || !is_complete {
-            let begun = Copied {
+            let begun = CopyProgress {
                 stage: Stage::Jobs,
                 row: i64::MIN,
                 number: log::begin(&mut self.connection)?,
@@ -220,7 +220,7 @@ impl CopySource {
     ///
     /// # Errors
     /// What the database says.
-    pub fn behind(&self, copied: Copied) -> Result<u64, StoreError> {
+    pub fn behind(&self, copied: CopyProgress) -> Result<u64, StoreError> {
         let last = log::last(&self.connection)?;
         Ok(last.saturating_sub(copied.number).max(0).unsigned_abs())
     }
@@ -229,7 +229,7 @@ impl CopySource {
     ///
     /// # Errors
     /// What the database says.
-    pub fn forget(&mut self, copied: Copied, most: i64) -> Result<(), StoreError> {
+    pub fn forget(&mut self, copied: CopyProgress, most: i64) -> Result<(), StoreError> {
         let (first, _) = log::ends(&self.connection)?;
         let upto = copied.number.min(first.saturating_add(most));
         self.connection
@@ -275,9 +275,9 @@ impl Selection<'_> {
     fn stage(
         &mut self,
         stage: Stage,
-        copied: Copied,
+        copied: CopyProgress,
         most: usize,
-    ) -> Result<Option<Copied>, StoreError> {
+    ) -> Result<Option<CopyProgress>, StoreError> {
         let (table, key, next) = match stage {
             Stage::Jobs => ("job", "row", Stage::Events),
             Stage::Events => ("node_event", "id", Stage::Transactions),
@@ -304,8 +304,8 @@ impl Selection<'_> {
             }
         }
         Ok(Some(match last {
-            Some(row) => Copied { row, ..copied },
-            None => Copied {
+            Some(row) => CopyProgress { row, ..copied },
+            None => CopyProgress {
                 stage: next,
                 row: i64::MIN,
                 ..copied
@@ -314,7 +314,11 @@ impl Selection<'_> {
     }
 
     /// Rows that the log names.
-    fn changed(&mut self, copied: Copied, most: usize) -> Result<Option<Copied>, StoreError> {
+    fn changed(
+        &mut self,
+        copied: CopyProgress,
+        most: usize,
+    ) -> Result<Option<CopyProgress>, StoreError> {
         let connection = self.records.connection;
         let mut statement = connection.prepare_cached(
             "SELECT number, kind, first, second FROM change_log WHERE number > ?1 ORDER BY number LIMIT ?2",
@@ -337,7 +341,7 @@ impl Selection<'_> {
                 break;
             }
         }
-        Ok(reached.map(|number| Copied { number, ..copied }))
+        Ok(reached.map(|number| CopyProgress { number, ..copied }))
     }
 
     fn read(&mut self, written: EntrySubject) -> Result<(), StoreError> {

@@ -13,7 +13,7 @@ use super::write::{Binder, SQL, cut, step_line_max, step_name, step_nodes};
 use super::{open_read_only, schema, set_up};
 use crate::store::StoreError;
 use muster_model::accounts::Transaction;
-use muster_model::job::Usage;
+use muster_model::job::ResourceUsage;
 use muster_model::limits::TEXT_BYTES_MAX;
 use muster_model::spec::ArraySpec;
 use muster_model::time::Timestamp;
@@ -520,7 +520,7 @@ impl RowWriter<'_> {
         let line = cut(&step.submit_line, step_line_max(step.step));
         let usage = step.usage.clone();
         // Values with columns of their own are not stored twice.
-        let rest = usage.clone().map(|usage| Usage {
+        let rest = usage.clone().map(|usage| ResourceUsage {
             user_us: 0,
             system_us: 0,
             max_rss_kib: 0,

@@ -1,7 +1,7 @@
 //! A batch of changes as the fewest writes: the last word on each run, each step with its beginning and end.
 
 use super::row::run_row;
-use crate::change::{Change, JobRow, NodeNow, ReservationNow, RunKey};
+use crate::change::{AccountingChange, JobRow, NodeServiceRow, ReservationRow, RunKey};
 use crate::store::StoreError;
 use muster_model::accounts::{JobNote, Transaction};
 use muster_model::ids::{BlobId, JobId, StepNo};
@@ -24,9 +24,9 @@ pub(super) struct Plan<'a> {
     /// A run that goes on as another: nothing follows it in the plan.
     pub(super) resized: Option<ResizedRun>,
     /// Nodes, in order.
-    pub(super) nodes: Vec<&'a NodeNow>,
+    pub(super) nodes: Vec<&'a NodeServiceRow>,
     /// Reservations, in order.
-    pub(super) reservations: Vec<&'a ReservationNow>,
+    pub(super) reservations: Vec<&'a ReservationRow>,
     /// Changes of accounting's records, in order.
     pub(super) transactions: Vec<TransactionWrite<'a>>,
     /// What jobs were submitted with.
@@ -105,7 +105,7 @@ pub(super) struct NoteWrite<'a> {
 }
 
 impl<'a> Plan<'a> {
-    pub(super) fn of(changes: &'a [Change]) -> Result<Plan<'a>, StoreError> {
+    pub(super) fn of(changes: &'a [AccountingChange]) -> Result<Plan<'a>, StoreError> {
         let mut plan = Plan::default();
         for change in changes {
             plan.add(change)?;
@@ -116,12 +116,12 @@ impl<'a> Plan<'a> {
         Ok(plan)
     }
 
-    fn add(&mut self, change: &'a Change) -> Result<(), StoreError> {
+    fn add(&mut self, change: &'a AccountingChange) -> Result<(), StoreError> {
         match change {
-            Change::Job(job) => self.job(job, true, false)?,
-            Change::Run(job) => self.job(job, false, false)?,
-            Change::Fresh(job) => self.job(job, true, true)?,
-            Change::Text {
+            AccountingChange::Job(job) => self.job(job, true, false)?,
+            AccountingChange::Run(job) => self.job(job, false, false)?,
+            AccountingChange::Fresh(job) => self.job(job, true, true)?,
+            AccountingChange::Text {
                 run,
                 kind,
                 id,
@@ -132,11 +132,11 @@ impl<'a> Plan<'a> {
                 id: *id,
                 bytes: bytes.as_slice(),
             }),
-            Change::StepStarted { run, step } => {
+            AccountingChange::StepStarted { run, step } => {
                 let write = self.step(*run, step.step)?;
                 (write.start, write.end) = (Some(step.as_ref()), None);
             }
-            Change::StepEnded {
+            AccountingChange::StepEnded {
                 run,
                 step,
                 end,
@@ -151,9 +151,9 @@ impl<'a> Plan<'a> {
                     });
                 }
             }
-            Change::Suspended { run, at } => self.suspension(*run, *at, false)?,
-            Change::Resumed { run, at } => self.suspension(*run, *at, true)?,
-            Change::Resized { run, at, next } => {
+            AccountingChange::Suspended { run, at } => self.suspension(*run, *at, false)?,
+            AccountingChange::Resumed { run, at } => self.suspension(*run, *at, true)?,
+            AccountingChange::Resized { run, at, next } => {
                 self.job(next, true, false)?;
                 self.resized = Some(ResizedRun {
                     row: run_row(*run)?,
@@ -161,13 +161,13 @@ impl<'a> Plan<'a> {
                     at: *at,
                 });
             }
-            Change::Node(now) => self.nodes.push(now),
-            Change::Reservation(now) => self.reservations.push(now),
-            Change::Transaction { transaction, at } => {
+            AccountingChange::Node(now) => self.nodes.push(now),
+            AccountingChange::Reservation(now) => self.reservations.push(now),
+            AccountingChange::Transaction { transaction, at } => {
                 let at = *at;
                 self.transactions.push(TransactionWrite { transaction, at });
             }
-            Change::JobNoted { job, owner, note } => self.notes.push(NoteWrite {
+            AccountingChange::JobNoted { job, owner, note } => self.notes.push(NoteWrite {
                 job: *job,
                 owner: *owner,
                 note,

@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The kinds of rows that are purged, each by its own age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Purged {
+pub enum PurgeKind {
     /// Times in which nodes were out of service.
     Events,
     /// Runs of jobs, with their steps and suspensions.
@@ -35,42 +35,42 @@ pub enum Purged {
     Reservations,
 }
 
-impl From<ArchivedKind> for Purged {
-    fn from(kind: ArchivedKind) -> Purged {
+impl From<ArchivedKind> for PurgeKind {
+    fn from(kind: ArchivedKind) -> PurgeKind {
         match kind {
-            ArchivedKind::Events => Purged::Events,
-            ArchivedKind::Jobs => Purged::Jobs,
-            ArchivedKind::Steps => Purged::Steps,
-            ArchivedKind::Suspensions => Purged::Suspensions,
-            ArchivedKind::Transactions => Purged::Transactions,
-            ArchivedKind::Usage => Purged::Usage,
-            ArchivedKind::Reservations => Purged::Reservations,
+            ArchivedKind::Events => PurgeKind::Events,
+            ArchivedKind::Jobs => PurgeKind::Jobs,
+            ArchivedKind::Steps => PurgeKind::Steps,
+            ArchivedKind::Suspensions => PurgeKind::Suspensions,
+            ArchivedKind::Transactions => PurgeKind::Transactions,
+            ArchivedKind::Usage => PurgeKind::Usage,
+            ArchivedKind::Reservations => PurgeKind::Reservations,
         }
     }
 }
 
-impl Purged {
+impl PurgeKind {
     /// All, in the order in which they are purged.
-    pub const ALL: [Purged; 7] = [
-        Purged::Events,
-        Purged::Jobs,
-        Purged::Steps,
-        Purged::Suspensions,
-        Purged::Transactions,
-        Purged::Usage,
-        Purged::Reservations,
+    pub const ALL: [PurgeKind; 7] = [
+        PurgeKind::Events,
+        PurgeKind::Jobs,
+        PurgeKind::Steps,
+        PurgeKind::Suspensions,
+        PurgeKind::Transactions,
+        PurgeKind::Usage,
+        PurgeKind::Reservations,
     ];
 
     /// As logs have it.
     pub fn name(self) -> &'static str {
         match self {
-            Purged::Events => "events",
-            Purged::Jobs => "jobs",
-            Purged::Steps => "steps",
-            Purged::Suspensions => "suspensions",
-            Purged::Transactions => "transactions",
-            Purged::Usage => "sums of usage",
-            Purged::Reservations => "times of reservations",
+            PurgeKind::Events => "events",
+            PurgeKind::Jobs => "jobs",
+            PurgeKind::Steps => "steps",
+            PurgeKind::Suspensions => "suspensions",
+            PurgeKind::Transactions => "transactions",
+            PurgeKind::Usage => "sums of usage",
+            PurgeKind::Reservations => "times of reservations",
         }
     }
 }
@@ -147,44 +147,44 @@ impl Purger {
     /// What the database says.
     pub fn find(
         &self,
-        what: Purged,
+        what: PurgeKind,
         before: Timestamp,
         after: &mut PurgePosition,
         most: usize,
     ) -> Result<Vec<RowKey>, StoreError> {
         let most = i64::try_from(most.max(1)).unwrap_or(i64::MAX);
         match what {
-            Purged::Events => self.numbers(
+            PurgeKind::Events => self.numbers(
                 "SELECT id FROM node_event WHERE end_ms < ?1 ORDER BY id LIMIT ?2",
                 (before.0, most),
                 RowKey::Event,
             ),
-            Purged::Transactions => self.numbers(
+            PurgeKind::Transactions => self.numbers(
                 "SELECT id FROM txn WHERE at_ms < ?1 ORDER BY at_ms LIMIT ?2",
                 (before.0, most),
                 RowKey::Transaction,
             ),
-            Purged::Reservations => self.numbers(
+            PurgeKind::Reservations => self.numbers(
                 "SELECT id FROM reservation WHERE end_ms < ?1 AND is_open = 0 ORDER BY end_ms LIMIT ?2",
                 (before.0, most),
                 RowKey::Reservation,
             ),
-            Purged::Jobs => self.numbers(JOBS, (before.0, most), RowKey::Job),
-            Purged::Usage => {
+            PurgeKind::Jobs => self.numbers(JOBS, (before.0, most), RowKey::Job),
+            PurgeKind::Usage => {
                 let used = self.sums("used", before, most, RowKey::Used)?;
                 match used.is_empty() {
                     true => self.sums("out_of_service", before, most, RowKey::Out),
                     false => Ok(used),
                 }
             }
-            Purged::Steps => self.parts(
+            PurgeKind::Steps => self.parts(
                 "SELECT job, step FROM step WHERE job = ?1",
                 before,
                 after,
                 most,
                 RowKey::Step,
             ),
-            Purged::Suspensions => self.parts(
+            PurgeKind::Suspensions => self.parts(
                 "SELECT job, start_ms FROM suspension WHERE job = ?1",
                 before,
                 after,

@@ -10,7 +10,7 @@ use crate::store::StoreError;
 use minicbor::Decode;
 use muster_model::het::HetPlace;
 use muster_model::ids::JobId;
-use muster_model::job::{ArrayTask, JobState, Usage};
+use muster_model::job::{ArrayTask, JobState, ResourceUsage};
 use muster_model::time::Timestamp;
 use muster_proto::acct::{AcctJob, AcctStep};
 use rusqlite::{Connection, Row, types::FromSql};
@@ -345,7 +345,7 @@ fn step_of(run: &RawJob<'_>, row: &Row<'_>, job: &AcctJob) -> Result<AcctStep, S
     let (user, system, rss): (Option<i64>, Option<i64>, Option<i64>) =
         (columns.get()?, columns.get()?, columns.get()?);
     if let Some(rest) = columns.blob()? {
-        answer.usage = Some(Usage {
+        answer.usage = Some(ResourceUsage {
             user_us: unsigned(user.unwrap_or(0)),
             system_us: unsigned(system.unwrap_or(0)),
             max_rss_kib: unsigned(rss.unwrap_or(0)),

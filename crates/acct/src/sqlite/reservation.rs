@@ -3,7 +3,7 @@
 
 use super::log::{self, EntrySubject};
 use super::row::{signed, unsigned};
-use crate::change::ReservationNow;
+use crate::change::ReservationRow;
 use crate::store::StoreError;
 use muster_model::limits::TEXT_BYTES_MAX;
 use muster_model::reservation::Flags;
@@ -28,7 +28,7 @@ struct OpenTime {
 /// Writes what a reservation is now. To write it again changes nothing.
 pub(super) fn write(
     connection: &Connection,
-    now: &ReservationNow,
+    now: &ReservationRow,
     is_logged: bool,
 ) -> Result<(), StoreError> {
     let noted = |id: i64| match is_logged {

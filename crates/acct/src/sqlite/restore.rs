@@ -10,7 +10,7 @@ use super::row::{small, step_key, time};
 use super::text::{Interned, Texts};
 use super::usage::amount;
 use super::{copy, schema, set_up};
-use crate::archive::{Archived, ArchivedJob, ArchivedSum};
+use crate::archive::{Archived, ArchivedJob, ArchivedUsage};
 use crate::store::StoreError;
 use minicbor::bytes::ByteVec;
 use muster_model::time::Timestamp;
@@ -167,7 +167,7 @@ impl RowReader<'_> {
         };
         let (account, wckey, device) = (text(row.get(2)?)?, text(row.get(5)?)?, text(row.get(6)?)?);
         let owner = self.records.texts.text(connection, row.get(4)?)?;
-        Ok(Some(Archived::Used(Box::new(ArchivedSum {
+        Ok(Some(Archived::Used(Box::new(ArchivedUsage {
             length: row.get(0)?,
             begin: Timestamp(row.get(1)?),
             account,
@@ -428,7 +428,7 @@ impl RowWriter<'_> {
         Ok(Outcome::Added)
     }
 
-    fn restore_sum(&mut self, sum: &ArchivedSum) -> Result<Outcome, StoreError> {
+    fn restore_sum(&mut self, sum: &ArchivedUsage) -> Result<Outcome, StoreError> {
         let connection = self.connection;
         let account = self.texts.number(connection, sum.account.as_bytes())?;
         let owner = self.texts.number(connection, &sum.owner)?;

@@ -4,7 +4,7 @@
 mod support;
 
 use super::SqliteStore;
-use crate::change::{Change, NodeNow, changes};
+use crate::change::{AccountingChange, NodeServiceRow, changes};
 use crate::follower::Follower;
 use crate::store::{History, Store, StoreError};
 use muster_model::ids::JobId;
@@ -27,7 +27,7 @@ impl Store for Failing {
         self.store.position()
     }
 
-    fn write(&mut self, changes: &[Change], position: u64) -> Result<(), StoreError> {
+    fn write(&mut self, changes: &[AccountingChange], position: u64) -> Result<(), StoreError> {
         let works = "PRAGMA max_page_count = 1000000; PRAGMA query_only = OFF";
         let pragma = self.fails.lock().unwrap().unwrap_or(works);
         self.store.connection.execute_batch(pragma).unwrap();
@@ -39,7 +39,7 @@ impl Store for Failing {
     }
 }
 
-fn history() -> Vec<(u64, Vec<Change>)> {
+fn history() -> Vec<(u64, Vec<AccountingChange>)> {
     let mut driver = Driver::default();
     let mut history = Vec::new();
     for n in 0..600u16 {
@@ -79,7 +79,7 @@ fn a_disk_that_is_full_or_read_only_delays_and_loses_nothing() {
     let long = Duration::from_secs(60);
     let history = history();
     let last = history.last().unwrap().0;
-    let all: Vec<Change> = history
+    let all: Vec<AccountingChange> = history
         .iter()
         .flat_map(|(_, changes)| changes.clone())
         .collect();
@@ -118,7 +118,7 @@ fn a_disk_that_is_full_or_read_only_delays_and_loses_nothing() {
 
 #[test]
 fn a_transaction_that_failed_leaves_nothing_behind() {
-    let all: Vec<Change> = history()
+    let all: Vec<AccountingChange> = history()
         .into_iter()
         .flat_map(|(_, changes)| changes)
         .collect();
@@ -152,7 +152,7 @@ fn changes_that_come_again_after_halves_were_written_change_nothing() {
             down,
             ..ServiceState::default()
         };
-        Change::Node(Box::new(NodeNow {
+        AccountingChange::Node(Box::new(NodeServiceRow {
             node,
             at,
             service,

@@ -10,7 +10,7 @@ use super::row::{
     limit_key, signed, some, state_key, step_key,
 };
 use super::text::Interned;
-use crate::change::{JobRow, NodeNow};
+use crate::change::{JobRow, NodeServiceRow};
 use crate::store::StoreError;
 use muster_model::accounts::{JobNote, Transaction};
 use muster_model::grid_engine;
@@ -485,7 +485,7 @@ impl Writer<'_> {
     }
 
     /// Whether a node's state was written before: a later one is, or an event of that time.
-    fn has_event(&self, now: &NodeNow, reason: &str, uid: u32) -> Result<bool, StoreError> {
+    fn has_event(&self, now: &NodeServiceRow, reason: &str, uid: u32) -> Result<bool, StoreError> {
         let ServiceState { down, drain, fail } = now.service;
         let mut found = self.connection.prepare_cached(
             "SELECT EXISTS (SELECT 1 FROM node_event WHERE node = ?1 AND (start_ms > ?2 OR end_ms > ?2 OR
@@ -496,7 +496,7 @@ impl Writer<'_> {
     }
 
     /// A node's state: ends the event that it differs from and begins another if it is out of service.
-    fn node(&mut self, now: &NodeNow) -> Result<(), StoreError> {
+    fn node(&mut self, now: &NodeServiceRow) -> Result<(), StoreError> {
         let reason = now.reason.as_ref().map_or("", |reason| &reason.text);
         let uid = now.reason.as_ref().map_or(0, |reason| reason.uid);
         if self.may_be_there && self.has_event(now, reason, uid)? {

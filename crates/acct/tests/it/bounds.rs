@@ -1,7 +1,9 @@
 //! Questions that take long, or that have more of an answer than a message holds.
 
 use crate::support::{Directory, Driver, Op, at};
-use muster_acct::{Change, History, NodeNow, SqliteStore, Store, StoreError, changes};
+use muster_acct::{
+    AccountingChange, History, NodeServiceRow, SqliteStore, Store, StoreError, changes,
+};
 use muster_model::node::NodeReason;
 use muster_model::node_state::ServiceState;
 use muster_proto::acct::AcctQuery;
@@ -11,7 +13,7 @@ use std::ops::ControlFlow;
 fn store(directory: &Directory) -> SqliteStore {
     let mut store = SqliteStore::open(&directory.file("acct.db")).unwrap();
     let mut driver = Driver::default();
-    let mut all: Vec<Change> = Vec::new();
+    let mut all: Vec<AccountingChange> = Vec::new();
     for n in 0..200u16 {
         let op = Op(0, n, 1);
         for event in driver.events(&op) {
@@ -69,7 +71,7 @@ fn more_events_than_a_message_holds_are_refused_with_what_to_ask_for() {
     let mut store = store(&directory);
     let text = "x".repeat(1000);
     let node = |n: i64| {
-        Change::Node(Box::new(NodeNow {
+        AccountingChange::Node(Box::new(NodeServiceRow {
             node: format!("n{}", n % 100),
             at: at(n),
             service: ServiceState {
@@ -83,7 +85,7 @@ fn more_events_than_a_message_holds_are_refused_with_what_to_ask_for() {
             }),
         }))
     };
-    let all: Vec<Change> = (0..20_000).map(node).collect();
+    let all: Vec<AccountingChange> = (0..20_000).map(node).collect();
     store.write(&all, 2).unwrap();
     let mut reader = store.reader().unwrap();
     match reader.node_events(&[], None, None) {

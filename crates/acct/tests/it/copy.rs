@@ -2,7 +2,7 @@
 
 use crate::query::Scene;
 use crate::support::spec;
-use muster_acct::{Change, Copied, CopySource, History, Stage, Store};
+use muster_acct::{AccountingChange, CopyProgress, CopySource, History, Stage, Store};
 use muster_core::event::Event;
 use muster_model::accounts::Transaction;
 use muster_model::ids::JobId;
@@ -36,7 +36,7 @@ fn submit(scene: &mut Scene) {
 }
 
 /// Copies until nothing is left; the most bytes of a part, and the jobs.
-fn copy(source: &mut CopySource, copied: &mut Copied) -> (usize, BTreeSet<JobId>) {
+fn copy(source: &mut CopySource, copied: &mut CopyProgress) -> (usize, BTreeSet<JobId>) {
     let (mut most, mut jobs) = (0, BTreeSet::new());
     while let Some((rows, next)) = source.next(*copied, 1000).unwrap() {
         *copied = next;
@@ -52,7 +52,7 @@ fn a_part_has_a_bounded_number_of_bytes() {
     let mut scene = Scene::new();
     submit(&mut scene);
     let mut source = CopySource::open(&scene.directory.file("acct.db")).unwrap();
-    let mut copied = Copied::default();
+    let mut copied = CopyProgress::default();
     // First from the tables, then what the log of changes names.
     for _ in 0..2 {
         let (most, jobs) = copy(&mut source, &mut copied);
@@ -71,7 +71,7 @@ fn a_copy_that_is_older_than_the_log_begins_anew() {
     let mut scene = Scene::new();
     submit(&mut scene);
     let mut source = CopySource::open(&scene.directory.file("acct.db")).unwrap();
-    let mut copied = Copied::default();
+    let mut copied = CopyProgress::default();
     copy(&mut source, &mut copied);
     let backup = copied;
     submit(&mut scene);
@@ -104,7 +104,7 @@ fn a_part_has_a_bounded_number_of_steps() {
         )
         .unwrap();
     let mut source = CopySource::open(&path).unwrap();
-    let (mut copied, mut all, mut most) = (Copied::default(), 0, 0);
+    let (mut copied, mut all, mut most) = (CopyProgress::default(), 0, 0);
     while let Some((rows, next)) = source.next(copied, 1000).unwrap() {
         copied = next;
         all += rows.steps.len();
@@ -118,7 +118,7 @@ fn a_part_has_a_bounded_number_of_steps() {
 #[test]
 fn changes_of_records_in_an_answer_are_bounded_in_bytes() {
     let mut scene = Scene::new();
-    let logged = |second: i64| Change::Transaction {
+    let logged = |second: i64| AccountingChange::Transaction {
         transaction: Box::new(Transaction {
             target: "x".repeat(64 << 10),
             info: format!("change {second}"),
@@ -127,7 +127,7 @@ fn changes_of_records_in_an_answer_are_bounded_in_bytes() {
         }),
         at: crate::support::at(second),
     };
-    let all: Vec<Change> = (1..=1000).map(logged).collect();
+    let all: Vec<AccountingChange> = (1..=1000).map(logged).collect();
     scene.store.write(&all, 1_000_000).unwrap();
     let found = scene.store.reader().unwrap().transactions(None, None, None);
     let found = found.unwrap();

@@ -5,8 +5,8 @@
 use crate::support::{Directory, at};
 use minicbor::Decode;
 use muster_acct::{
-    ArchiveHeader, Archived, Change, History, JobRow, NodeNow, Reader, ReservationNow, RunKey,
-    SqliteStore, Store,
+    AccountingChange, ArchiveHeader, Archived, History, JobRow, NodeServiceRow, Reader,
+    ReservationRow, RunKey, SqliteStore, Store,
 };
 use muster_fixtures::{Root, assert_same, check, from_hex, sample, to_hex};
 use muster_model::het::HetPlace;
@@ -168,7 +168,7 @@ fn dump(connection: &Connection) -> String {
 }
 
 /// What leaves a value in every column.
-fn changes() -> Vec<Change> {
+fn changes() -> Vec<AccountingChange> {
     let run = |job: u64, number: u32| RunKey {
         job: JobId(job),
         number,
@@ -228,7 +228,7 @@ fn changes() -> Vec<Change> {
         ..full("model::job::Step")
     };
     let end: StepEnd = full("model::job::StepEnd");
-    let started = |number: StepNo| Change::StepStarted {
+    let started = |number: StepNo| AccountingChange::StepStarted {
         run: run(2, 0),
         step: Arc::new(Step {
             step: number,
@@ -241,7 +241,7 @@ fn changes() -> Vec<Change> {
             uid: 1002,
             ..full("model::node::NodeReason")
         };
-        Change::Node(Box::new(NodeNow {
+        AccountingChange::Node(Box::new(NodeServiceRow {
             node: "n7".to_owned(),
             at: at(s),
             service: ServiceState {
@@ -253,42 +253,42 @@ fn changes() -> Vec<Change> {
         }))
     };
     vec![
-        Change::Job(Box::new(record)),
-        Change::Job(Box::new(row(run(2, 0)))),
-        Change::Job(Box::new(component)),
-        Change::Text {
+        AccountingChange::Job(Box::new(record)),
+        AccountingChange::Job(Box::new(row(run(2, 0)))),
+        AccountingChange::Job(Box::new(component)),
+        AccountingChange::Text {
             run: run(2, 0),
             kind: JobTextKind::Script,
             id: BlobId([7; 32]),
             bytes: Arc::new(b"#!/bin/sh\n".to_vec().into()),
         },
         started(StepNo(0)),
-        Change::StepEnded {
+        AccountingChange::StepEnded {
             run: run(2, 0),
             step: StepNo(0),
             end: Box::new(end),
             derived_exit: None,
         },
         started(StepNo(1)),
-        Change::Suspended {
+        AccountingChange::Suspended {
             run: run(2, 0),
             at: at(10),
         },
-        Change::Resumed {
+        AccountingChange::Resumed {
             run: run(2, 0),
             at: at(14),
         },
-        Change::Suspended {
+        AccountingChange::Suspended {
             run: run(2, 0),
             at: at(20),
         },
-        Change::Transaction {
+        AccountingChange::Transaction {
             transaction: full("model::accounts::Transaction"),
             at: at(25),
         },
         node(30, true),
         node(40, false),
-        Change::Reservation(Box::new(ReservationNow {
+        AccountingChange::Reservation(Box::new(ReservationRow {
             name: "resv".to_owned(),
             at: at(50),
             set: Some(ReservationRecord {

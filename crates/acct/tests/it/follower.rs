@@ -2,8 +2,8 @@
 
 use crate::support::{Directory, Driver, Op};
 use muster_acct::{
-    Change, Follower, FollowerStopped, Full, History, JobRow, Reader, SqliteStore, Store,
-    StoreError, changes,
+    AccountingChange, Follower, FollowerStopped, History, JobRow, QueueFull, Reader, SqliteStore,
+    Store, StoreError, changes,
 };
 use muster_model::accounts::JobNote;
 use muster_model::ids::JobId;
@@ -23,7 +23,7 @@ struct Log(Arc<Mutex<LogState>>);
 struct LogState {
     failures_left: u32,
     position: u64,
-    written: Vec<Change>,
+    written: Vec<AccountingChange>,
     writes: u32,
     synced: u64,
 }
@@ -33,7 +33,7 @@ impl Store for Log {
         self.0.lock().unwrap().position
     }
 
-    fn write(&mut self, changes: &[Change], position: u64) -> Result<(), StoreError> {
+    fn write(&mut self, changes: &[AccountingChange], position: u64) -> Result<(), StoreError> {
         let mut log = self.0.lock().unwrap();
         if log.failures_left > 0 {
             log.failures_left -= 1;
@@ -52,7 +52,7 @@ impl Store for Log {
     }
 }
 
-fn history() -> Vec<(u64, Vec<Change>)> {
+fn history() -> Vec<(u64, Vec<AccountingChange>)> {
     let mut driver = Driver::default();
     let mut history = Vec::new();
     for n in 0..300u16 {
@@ -64,7 +64,7 @@ fn history() -> Vec<(u64, Vec<Change>)> {
     history
 }
 
-fn flat(history: &[(u64, Vec<Change>)]) -> Vec<Change> {
+fn flat(history: &[(u64, Vec<AccountingChange>)]) -> Vec<AccountingChange> {
     history
         .iter()
         .flat_map(|(_, changes)| changes.clone())
@@ -163,7 +163,7 @@ fn a_store_that_fails_for_long_fills_the_queue_and_reports() {
     for (position, changes) in &history {
         match follower.offer(*position, changes.clone()) {
             Ok(()) => accepted = *position,
-            Err(Full(back)) => {
+            Err(QueueFull(back)) => {
                 assert_eq!(&back, changes);
                 break;
             }
@@ -267,7 +267,7 @@ fn a_follower_that_dies_goes_on_from_the_journal() {
 /// A change that the store can never take is left out, and what comes with it and after it is written.
 #[test]
 fn what_can_never_be_written_keeps_nothing_else_waiting() {
-    let noted = |number: u64| Change::JobNoted {
+    let noted = |number: u64| AccountingChange::JobNoted {
         job: JobId(number),
         owner: Some(1000),
         note: Box::new(JobNote {
@@ -308,14 +308,14 @@ fn changes_that_wait_are_bounded_in_bytes() {
     let follower = Follower::start(Box::new(log.clone()), 1 << 20).unwrap();
     let row = history().into_iter().flat_map(|(_, changes)| changes);
     let mut row = row.filter_map(|change| match change {
-        Change::Job(row) => Some(row),
+        AccountingChange::Job(row) => Some(row),
         _ => None,
     });
     let row = row.next().unwrap();
     let with = |line: usize| {
         let mut spec = (*row.spec).clone();
         spec.submit_line = "x".repeat(line);
-        Change::Job(Box::new(JobRow {
+        AccountingChange::Job(Box::new(JobRow {
             spec: Arc::new(spec),
             ..(*row).clone()
         }))

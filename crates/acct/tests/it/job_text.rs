@@ -3,8 +3,8 @@
 use crate::support::{Directory, at, config, spec};
 use minicbor::bytes::ByteVec;
 use muster_acct::{
-    ArchiveHeader, ArchiveReader, ArchiveWriter, Change, History, PurgePosition, Purged, Purger,
-    Restorer, SqliteStore, Store, changes, resync,
+    AccountingChange, ArchiveHeader, ArchiveReader, ArchiveWriter, History, PurgeKind,
+    PurgePosition, Purger, Restorer, SqliteStore, Store, changes, resync,
 };
 use muster_core::event::Event;
 use muster_core::state::State;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// Jobs that have ended: 1 and 2 are of one script, 3 of another, 4 is no batch job. 5 is a task of array 3.
 struct Site {
     state: State,
-    changes: Vec<Change>,
+    changes: Vec<AccountingChange>,
 }
 
 impl Site {
@@ -159,7 +159,7 @@ fn texts_go_with_the_last_run_that_has_them_and_come_back_from_archives() {
     let mut writer = ArchiveWriter::begin(Vec::new(), &header).unwrap();
     let mut left = vec![3];
     loop {
-        let keys = purger.find(Purged::Jobs, at(100), &mut PurgePosition::default(), 1);
+        let keys = purger.find(PurgeKind::Jobs, at(100), &mut PurgePosition::default(), 1);
         let keys = keys.unwrap();
         let [key] = keys.as_slice() else { break };
         writer.add(purger.read(*key).unwrap().unwrap()).unwrap();

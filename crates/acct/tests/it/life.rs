@@ -1,7 +1,7 @@
 //! Random histories through the core: what the store holds is what the state says, also after crashes.
 
 use crate::support::{self, Directory, Driver, Op};
-use muster_acct::{Change, History, Reader, SqliteStore, Store, changes};
+use muster_acct::{AccountingChange, History, Reader, SqliteStore, Store, changes};
 use muster_core::event::Event;
 use muster_core::state::State;
 use muster_model::ids::JobId;
@@ -93,7 +93,7 @@ impl Seen {
     }
 }
 
-fn history(ops: &[Op]) -> (Vec<(u64, Event, Vec<Change>)>, Seen) {
+fn history(ops: &[Op]) -> (Vec<(u64, Event, Vec<AccountingChange>)>, Seen) {
     let mut driver = Driver::default();
     let (mut history, mut seen, mut position) = (Vec::new(), Seen::default(), 0);
     for op in ops {
@@ -110,7 +110,7 @@ fn history(ops: &[Op]) -> (Vec<(u64, Event, Vec<Change>)>, Seen) {
 fn check(
     reader: &mut Reader,
     seen: &Seen,
-    history: &[(u64, Event, Vec<Change>)],
+    history: &[(u64, Event, Vec<AccountingChange>)],
 ) -> Result<(), TestCaseError> {
     let rows = all_rows(reader, false);
     prop_assert_eq!(
@@ -170,7 +170,7 @@ proptest! {
             }
             let (group, later) = rest.split_at((*cut).min(rest.len()));
             rest = later;
-            let all: Vec<Change> = group.iter().flat_map(|(.., c)| c.clone()).collect();
+            let all: Vec<AccountingChange> = group.iter().flat_map(|(.., c)| c.clone()).collect();
             store.write(&all, group.last().unwrap().0).unwrap();
         }
         check(&mut store.reader().unwrap(), &seen, &history)?;
@@ -190,7 +190,7 @@ proptest! {
             let position = store.position();
             let rest: Vec<_> = history.iter().filter(|(at, ..)| *at > position).collect();
             for part in rest.chunks(group).take(count) {
-                let all: Vec<Change> = part.iter().flat_map(|(.., c)| c.clone()).collect();
+                let all: Vec<AccountingChange> = part.iter().flat_map(|(.., c)| c.clone()).collect();
                 store.write(&all, part.last().unwrap().0).unwrap();
             }
         }
@@ -205,7 +205,7 @@ proptest! {
         let (history, _) = history(&ops);
         let directory = Directory::new();
         let mut store = SqliteStore::open(&directory.file("acct.db")).unwrap();
-        let all: Vec<Change> = history.iter().flat_map(|(.., c)| c.clone()).collect();
+        let all: Vec<AccountingChange> = history.iter().flat_map(|(.., c)| c.clone()).collect();
         store.write(&all, 1).unwrap();
         let before = all_rows(&mut store.reader().unwrap(), true);
         store.write(&all, 2).unwrap();
@@ -249,9 +249,9 @@ fn a_site_may_want_no_rows() {
     let written = |no_jobs: bool, no_steps: bool| {
         let mut driver = Driver::default();
         let (mut jobs, mut steps, mut nodes) = (0, 0, 0);
-        let mut count = |change: &Change| match change {
-            Change::Node(_) => nodes += 1,
-            Change::StepStarted { .. } | Change::StepEnded { .. } => steps += 1,
+        let mut count = |change: &AccountingChange| match change {
+            AccountingChange::Node(_) => nodes += 1,
+            AccountingChange::StepStarted { .. } | AccountingChange::StepEnded { .. } => steps += 1,
             _ => jobs += 1,
         };
         for n in 0..200u16 {

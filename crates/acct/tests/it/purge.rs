@@ -2,9 +2,9 @@
 
 use crate::support::{Directory, Driver, Op, at};
 use muster_acct::{
-    ArchiveError, ArchiveHeader, ArchiveReader, ArchiveWriter, Archived, Change, Copied,
-    CopySource, History, ImportMark, ImportedJob, Importer, PurgePosition, Purged, Purger,
-    Restorer, RowKey, SqliteStore, Stage, Store, changes,
+    AccountingChange, ArchiveError, ArchiveHeader, ArchiveReader, ArchiveWriter, Archived,
+    CopyProgress, CopySource, History, ImportMark, ImportedJob, Importer, PurgeKind, PurgePosition,
+    Purger, Restorer, RowKey, SqliteStore, Stage, Store, changes,
 };
 use muster_fixtures::sample;
 use muster_model::ids::JobId;
@@ -40,7 +40,7 @@ fn a_transaction_removes_few_steps_however_many_a_run_has() {
     let mut purger = Purger::open(&file).unwrap();
     let cut = at(86_400 * 3);
     let keys = purger
-        .find(Purged::Jobs, cut, &mut PurgePosition::default(), 10)
+        .find(PurgeKind::Jobs, cut, &mut PurgePosition::default(), 10)
         .unwrap();
     let RowKey::Job(run) = keys[3] else {
         panic!("{keys:?}");
@@ -81,7 +81,7 @@ fn a_transaction_removes_few_steps_however_many_a_run_has() {
 }
 
 /// Purges all of a kind; how many rows, and in how many steps.
-fn purge(purger: &mut Purger, what: Purged, before: Timestamp, most: usize) -> (u64, usize) {
+fn purge(purger: &mut Purger, what: PurgeKind, before: Timestamp, most: usize) -> (u64, usize) {
     let (mut after, mut removed, mut steps) = (PurgePosition::default(), 0, 0);
     loop {
         let keys = purger.find(what, before, &mut after, most).unwrap();
@@ -98,7 +98,7 @@ fn random_store(file: &std::path::Path) -> SqliteStore {
     let mut driver = Driver::default();
     driver.pace_s = 600;
     let mut store = SqliteStore::open(file).unwrap();
-    let mut all: Vec<Change> = Vec::new();
+    let mut all: Vec<AccountingChange> = Vec::new();
     for n in 0..900u16 {
         let op = Op(
             (n % 13).try_into().unwrap(),
@@ -131,16 +131,16 @@ fn what_is_over_goes_and_sums_stay() {
     let old = |job: &AcctJob| job.end.is_some_and(|end| end < cut);
     assert!(before.iter().filter(|job| old(job)).count() > 20);
 
-    let (steps, _) = purge(&mut purger, Purged::Steps, cut, 7);
+    let (steps, _) = purge(&mut purger, PurgeKind::Steps, cut, 7);
     assert!(steps > 10, "{steps}");
     let without = jobs(&store);
     assert_eq!(without.len(), before.len());
     for (now, before) in without.iter().zip(&before) {
         assert_eq!(now.steps.is_empty(), before.steps.is_empty() || old(before));
     }
-    let (suspensions, _) = purge(&mut purger, Purged::Suspensions, cut, 3);
+    let (suspensions, _) = purge(&mut purger, PurgeKind::Suspensions, cut, 3);
     assert!(suspensions > 0);
-    let (removed, parts) = purge(&mut purger, Purged::Jobs, cut, 10);
+    let (removed, parts) = purge(&mut purger, PurgeKind::Jobs, cut, 10);
     assert!(removed > 20 && parts >= 2, "{removed} in {parts}");
     let left = jobs(&store);
     // Nothing that is not over, or of a job that is not, has gone.
@@ -170,9 +170,9 @@ fn what_is_over_goes_and_sums_stay() {
     let (pending_before, pending_left) = (pending(&before), pending(&left));
     assert!(pending_left.iter().all(|own| pending_before.contains(own)));
     assert_eq!(used(), sums);
-    assert_eq!(purge(&mut purger, Purged::Jobs, cut, 10), (0, 0));
+    assert_eq!(purge(&mut purger, PurgeKind::Jobs, cut, 10), (0, 0));
 
-    purge(&mut purger, Purged::Usage, at(86_400 * 400), 50);
+    purge(&mut purger, PurgeKind::Usage, at(86_400 * 400), 50);
     let open: u64 = used().rows.iter().map(|row| row.run_ms).sum();
     let running = left.iter().filter(|job| job.end.is_none());
     let expected: u64 = running
@@ -214,7 +214,7 @@ fn an_imported_run_that_was_purged_does_not_come_again() {
     };
     let used = store.reader().unwrap().usage(&period, at(0)).unwrap();
     let mut purger = Purger::open(&file).unwrap();
-    assert_eq!(purge(&mut purger, Purged::Jobs, at(1000), 10), (1, 1));
+    assert_eq!(purge(&mut purger, PurgeKind::Jobs, at(1000), 10), (1, 1));
     assert_eq!(importer.purged_month().unwrap().as_deref(), Some("2026-05"));
     let again = importer.write(&batch, ImportMark::default()).unwrap();
     assert_eq!((again.added, again.again), (0, 1));
@@ -240,7 +240,7 @@ fn an_imported_run_that_was_purged_does_not_come_again() {
     let events = [event, later];
     assert_eq!(importer.write_events(&events).unwrap(), 2);
     let used = store.reader().unwrap().usage(&period, at(0)).unwrap();
-    assert_eq!(purge(&mut purger, Purged::Events, at(1000), 10), (1, 1));
+    assert_eq!(purge(&mut purger, PurgeKind::Events, at(1000), 10), (1, 1));
     assert_eq!(importer.write_events(&events).unwrap(), 0);
     let now = store.reader().unwrap().usage(&period, at(0)).unwrap();
     assert_eq!(now, used);
@@ -252,15 +252,15 @@ fn a_copy_learns_what_is_gone() {
     let file = directory.file("acct.db");
     let _store = random_store(&file);
     let mut source = CopySource::open(&file).unwrap();
-    let mut copied = Copied::default();
+    let mut copied = CopyProgress::default();
     while let Some((_, next)) = source.next(copied, 500).unwrap() {
         copied = next;
     }
     assert_eq!(copied.stage, Stage::Following);
     let mut purger = Purger::open(&file).unwrap();
     let cut = at(86_400 * 3);
-    let (jobs, _) = purge(&mut purger, Purged::Jobs, cut, 100);
-    let (sums, _) = purge(&mut purger, Purged::Usage, cut, 100);
+    let (jobs, _) = purge(&mut purger, PurgeKind::Jobs, cut, 100);
+    let (sums, _) = purge(&mut purger, PurgeKind::Usage, cut, 100);
     let (mut gone_jobs, mut gone_sums) = (0, 0);
     while let Some((rows, next)) = source.next(copied, 500).unwrap() {
         gone_jobs += rows.gone.jobs.len() as u64;
@@ -271,7 +271,7 @@ fn a_copy_learns_what_is_gone() {
     assert_eq!((gone_jobs, gone_sums), (jobs, sums));
 }
 
-fn rows_of(purger: &Purger, what: Purged, before: Timestamp) -> Vec<(RowKey, Archived)> {
+fn rows_of(purger: &Purger, what: PurgeKind, before: Timestamp) -> Vec<(RowKey, Archived)> {
     let mut after = PurgePosition::default();
     let keys = purger.find(what, before, &mut after, 100_000).unwrap();
     let rows = keys.into_iter();
@@ -312,17 +312,17 @@ fn what_was_purged_comes_back_as_it_was_and_only_once() {
     let mut count = 0;
     // Steps and suspensions first, then runs without them: they come back in the other order.
     let mut parts = Vec::new();
-    for what in Purged::ALL {
+    for what in PurgeKind::ALL {
         let rows = rows_of(&purger, what, cut);
         let keys: Vec<RowKey> = rows.iter().map(|(key, _)| *key).collect();
-        if !matches!(what, Purged::Usage) {
+        if !matches!(what, PurgeKind::Usage) {
             parts.push((what, rows));
         }
-        if matches!(what, Purged::Steps | Purged::Suspensions) {
+        if matches!(what, PurgeKind::Steps | PurgeKind::Suspensions) {
             purger.remove(&keys).unwrap();
         }
     }
-    parts.sort_by_key(|(what, _)| !matches!(what, Purged::Jobs));
+    parts.sort_by_key(|(what, _)| !matches!(what, PurgeKind::Jobs));
     for (_, rows) in &parts {
         for (_, row) in rows {
             writer.add(row.clone()).unwrap();
@@ -348,7 +348,7 @@ fn what_was_purged_comes_back_as_it_was_and_only_once() {
 
     let mut sums: Vec<Archived> = Vec::new();
     loop {
-        let rows = rows_of(&purger, Purged::Usage, at(86_400 * 400));
+        let rows = rows_of(&purger, PurgeKind::Usage, at(86_400 * 400));
         let keys: Vec<RowKey> = rows.iter().map(|(key, _)| *key).collect();
         if keys.is_empty() {
             break;

@@ -2,12 +2,12 @@
 
 use crate::support::{self, Directory, allocation, at, config, spec};
 use muster_acct::{
-    Change, History, JobRow, Reader, RunKey, SqliteStore, Store, StoreError, changes,
+    AccountingChange, History, JobRow, Reader, RunKey, SqliteStore, Store, StoreError, changes,
 };
 use muster_core::event::{Event, JobChange, NodeChange};
 use muster_core::state::State;
 use muster_model::ids::{Attempt, JobId, NodeIdx, StepNo};
-use muster_model::job::{ExitStatus, Hold, JobState, Reason, Step, StepEnd, Usage};
+use muster_model::job::{ExitStatus, Hold, JobState, Reason, ResourceUsage, Step, StepEnd};
 use muster_model::node::NodeReason;
 use muster_model::spec::JobSpec;
 use muster_model::time::TimeLimit;
@@ -393,7 +393,7 @@ fn a_job_that_was_made_smaller_has_a_row_for_each_size() {
         end_time: at(25),
         exit: ExitStatus::default(),
         state: JobState::Completed,
-        usage: Usage::default(),
+        usage: ResourceUsage::default(),
         cancelled_by: None,
     });
     let ended = |no: u32| Event::StepEnded {
@@ -685,7 +685,7 @@ fn a_number_that_is_too_high_is_left_out() {
         },
         ..row
     };
-    let high = Change::Job(Box::new(high));
+    let high = AccountingChange::Job(Box::new(high));
     scene.store.write(&[high], 1000).unwrap();
     assert_eq!(scene.store.position(), 1000);
     assert_eq!(scene.shown(&jobs(&[(1 << 50, None)])), [""; 0]);

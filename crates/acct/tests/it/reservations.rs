@@ -2,13 +2,19 @@
 
 use crate::support::{Directory, at};
 use muster_acct::{
-    Archived, Change, History, PurgePosition, Purged, Purger, ReservationNow, Restorer,
-    SqliteStore, Store,
+    AccountingChange, Archived, History, PurgeKind, PurgePosition, Purger, ReservationRow,
+    Restorer, SqliteStore, Store,
 };
 use muster_proto::acct::ReservationRecord;
 
-fn set(name: &str, when: i64, (start, end): (i64, i64), nodes: &str, cpus: u64) -> Change {
-    Change::Reservation(Box::new(ReservationNow {
+fn set(
+    name: &str,
+    when: i64,
+    (start, end): (i64, i64),
+    nodes: &str,
+    cpus: u64,
+) -> AccountingChange {
+    AccountingChange::Reservation(Box::new(ReservationRow {
         name: name.to_owned(),
         at: at(when),
         set: Some(ReservationRecord {
@@ -22,8 +28,8 @@ fn set(name: &str, when: i64, (start, end): (i64, i64), nodes: &str, cpus: u64) 
     }))
 }
 
-fn gone(name: &str, when: i64) -> Change {
-    Change::Reservation(Box::new(ReservationNow {
+fn gone(name: &str, when: i64) -> AccountingChange {
+    AccountingChange::Reservation(Box::new(ReservationRow {
         name: name.to_owned(),
         at: at(when),
         set: None,
@@ -49,7 +55,7 @@ fn times(store: &SqliteStore) -> Vec<String> {
 }
 
 /// What Slurm 22.05 keeps of the same: a row for each time with the same nodes, none of what never began.
-fn history() -> Vec<Change> {
+fn history() -> Vec<AccountingChange> {
     vec![
         set("rr", 100, (100, 700), "n4", 4),
         // At once, before it was anything else.
@@ -109,7 +115,7 @@ fn times_that_are_over_are_purged_and_come_back_once() {
     let mut purger = Purger::open(&file).unwrap();
     let keys = purger
         .find(
-            Purged::Reservations,
+            PurgeKind::Reservations,
             at(100_000),
             &mut PurgePosition::default(),
             100,

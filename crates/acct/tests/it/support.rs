@@ -8,8 +8,8 @@ use muster_model::cpuset::CpuSet;
 use muster_model::ids::{Attempt, JobId, NodeIdx, StepNo};
 use muster_model::index_set::IndexSet;
 use muster_model::job::{
-    Allocation, ArrayRole, ExitStatus, Hold, Job, JobState, NodeShare, Phase, Reason, Step,
-    StepEnd, Usage,
+    Allocation, ArrayRole, ExitStatus, Hold, Job, JobState, NodeShare, Phase, Reason,
+    ResourceUsage, Step, StepEnd,
 };
 use muster_model::node::NodeConfig;
 use muster_model::spec::{ArraySpec, JobKind, JobSpec, MemoryAsk, Owner, StdioSpec};
@@ -398,11 +398,11 @@ pub(crate) fn step_end(job: &Job, detail: u8, at: Timestamp) -> Event {
             } else {
                 JobState::Failed
             },
-            usage: Usage {
+            usage: ResourceUsage {
                 user_us: 5,
                 max_rss_kib: 7,
                 tasks: 1,
-                ..Usage::default()
+                ..ResourceUsage::default()
             },
             cancelled_by: None,
         }),

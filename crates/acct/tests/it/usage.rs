@@ -2,8 +2,8 @@
 
 use crate::support::{Directory, Driver, Op, at};
 use muster_acct::{
-    Change, History, ImportMark, ImportedJob, Importer, NodeNow, Reader, SqliteStore, Store,
-    changes,
+    AccountingChange, History, ImportMark, ImportedJob, Importer, NodeServiceRow, Reader,
+    SqliteStore, Store, changes,
 };
 use muster_model::accounts::JobNote;
 use muster_model::ids::JobId;
@@ -119,8 +119,8 @@ fn make_anew(file: &std::path::Path) -> SqliteStore {
     SqliteStore::open(file).unwrap()
 }
 
-fn node(name: u8, out: bool, s: i64) -> Change {
-    Change::Node(Box::new(NodeNow {
+fn node(name: u8, out: bool, s: i64) -> AccountingChange {
+    AccountingChange::Node(Box::new(NodeServiceRow {
         node: format!("n{name}"),
         at: at(s),
         service: ServiceState {
@@ -168,11 +168,11 @@ proptest! {
             let (now, later) = rest.split_at((*group).min(rest.len()));
             rest = later;
             let Some((position, _)) = now.last() else { break };
-            let all: Vec<Change> = now.iter().flat_map(|(_, c)| c.clone()).collect();
+            let all: Vec<AccountingChange> = now.iter().flat_map(|(_, c)| c.clone()).collect();
             store.write(&all, *position).unwrap();
         }
         let mut s = 0;
-        let nodes: Vec<Change> = outages.iter().map(|(name, out, after)| {
+        let nodes: Vec<AccountingChange> = outages.iter().map(|(name, out, after)| {
             s += after;
             node(*name, *out, s)
         }).collect();
@@ -180,7 +180,7 @@ proptest! {
         let now = at(HOURS * 3600 / 2);
         check(&store, &periods, now);
         // A key that is set later moves what was used; nothing else does.
-        let noted: Vec<Change> = (1..20).map(|job| Change::JobNoted {
+        let noted: Vec<AccountingChange> = (1..20).map(|job| AccountingChange::JobNoted {
             job: JobId(job),
             owner: None,
             note: Box::new(JobNote { wckey: Some("late".to_owned()), ..JobNote::default() }),

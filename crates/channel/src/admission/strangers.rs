@@ -13,14 +13,14 @@ pub type StrangerId = u64;
 
 /// The bounds.
 #[derive(Clone, Copy, Debug)]
-pub struct Bounds {
+pub struct StrangerBounds {
     /// Of all.
     pub all: usize,
     /// Of those from one address. A network of IPv6 (64 bits), of which a host may have all addresses, has three quarters of all.
     pub of_address: usize,
 }
 
-impl Bounds {
+impl StrangerBounds {
     fn of_network(&self) -> usize {
         self.of_address.max(self.all * 3 / 4)
     }
@@ -29,7 +29,7 @@ impl Bounds {
 /// All of them.
 #[derive(Debug)]
 pub struct Strangers {
-    bounds: Bounds,
+    bounds: StrangerBounds,
     last: StrangerId,
     addresses: HashMap<StrangerId, IpAddr>,
     /// Of each address, in the order in which they came.
@@ -42,7 +42,7 @@ pub struct Strangers {
 
 impl Strangers {
     /// None, with these bounds.
-    pub fn new(bounds: Bounds) -> Strangers {
+    pub fn new(bounds: StrangerBounds) -> Strangers {
         Strangers {
             bounds,
             last: 0,
@@ -141,7 +141,7 @@ mod tests {
         Ipv4Addr::new(10, 0, 0, last).into()
     }
 
-    const BOUNDS: Bounds = Bounds {
+    const BOUNDS: StrangerBounds = StrangerBounds {
         all: 8,
         of_address: 5,
     };

@@ -8,7 +8,7 @@ use muster_conf::endpoint::Endpoint;
 use muster_proto::frame;
 use muster_proto::hello::{ChannelAnswer, ChannelHello};
 use muster_proto::version::Versions;
-use muster_trust::proof::{self, Ask, Proof};
+use muster_trust::proof::{self, Proof, ProofRequest};
 use muster_trust::user_token;
 use std::io;
 use std::net::TcpStream;
@@ -116,7 +116,7 @@ fn by_user(endpoint: &Endpoint) -> Result<Proof, String> {
             endpoint.slurm_user
         )
     })?;
-    let ask = Ask {
+    let ask = ProofRequest {
         cluster: &endpoint.cluster,
         purpose: Purpose::User,
         receiver_uid,

@@ -1,7 +1,7 @@
 //! Command lines of Grid Engine: options have one dash and whole names, and a value is the word after. An option with a placeholder of
 //! several words takes as many values.
 
-use crate::options::{Arg, Opt, Spec, Status};
+use crate::options::{Arg, Opt, OptionStatus, Spec};
 
 /// An option that was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,7 +102,7 @@ pub(crate) fn parse(
         let option = find(spec, word).ok_or_else(|| {
             UsageError::Usage(format!("{name}: invalid option argument \"{word}\""))
         })?;
-        if let Status::Refused(why) = option.status
+        if let OptionStatus::Refused(why) = option.status
             && !informs
         {
             return Err(UsageError::Refused(format!(
@@ -132,17 +132,17 @@ pub(crate) fn parse(
             values.push(value.clone());
         }
         match option.status {
-            Status::Works | Status::Partly(_) => parsed.options.push(OptionArgument {
+            OptionStatus::Works | OptionStatus::Partly(_) => parsed.options.push(OptionArgument {
                 name: option.name,
                 values,
             }),
-            Status::StoredOnly { why, warn } => {
+            OptionStatus::StoredOnly { why, warn } => {
                 if warn && !informs {
                     crate::say::stderr(&format!("{name}: warning: {word} has no effect: {why}\n"));
                 }
             }
             // With -help nothing is refused.
-            Status::Refused(_) => {}
+            OptionStatus::Refused(_) => {}
         }
     }
     Ok(parsed)
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn every_refused_option_is_refused_by_name() {
         for option in QSUB.options {
-            if let Status::Refused(_) = option.status {
+            if let OptionStatus::Refused(_) = option.status {
                 let line = format!("-{}", option.long);
                 let wrong = parse(&QSUB, &words(&line), OperandPosition::End).unwrap_err();
                 let name = format!("qsub: option \"-{}\" is not supported: ", option.long);

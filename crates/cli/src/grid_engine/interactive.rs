@@ -10,7 +10,7 @@ use crate::say;
 use crate::submit::line;
 use muster_conf::grid_engine::AllocationRule;
 use muster_conf::grid_engine::resources::Resources;
-use muster_conf::options::{self as submission_options, Command};
+use muster_conf::options::{self as submission_options, OptionCommand};
 use muster_model::grid_engine as marks;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
@@ -377,7 +377,7 @@ fn options(
         .iter()
         .filter(|given| !left_out.contains(&given.row.long))
     {
-        if submission_options::find(Command::Srun, given.row.long).is_none() {
+        if submission_options::find(OptionCommand::Srun, given.row.long).is_none() {
             continue;
         }
         words.push(match &given.value {

@@ -10,7 +10,7 @@ use crate::options::env;
 use crate::people;
 use crate::say;
 use muster_conf::grid_engine::{jsv_path, slots};
-use muster_proto::jsv::{Asked, JsvAction, Level, Outcome, QUIT, State, Verification};
+use muster_proto::jsv::{JsvAction, JsvDecision, JsvRequest, Level, Outcome, QUIT, Verification};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use std::io::{self, Read as _, Write as _};
@@ -60,12 +60,12 @@ fn one(
     let asked = asked(client, request, program);
     let outcome = talk(path, asked).map_err(|why| format!("JSV {path}: {why}"))?;
     match outcome.state {
-        State::Accept => Ok(()),
-        State::Correct => apply(&outcome, request, program),
-        State::Reject | State::RejectWait if outcome.message.is_empty() => {
+        JsvDecision::Accept => Ok(()),
+        JsvDecision::Correct => apply(&outcome, request, program),
+        JsvDecision::Reject | JsvDecision::RejectWait if outcome.message.is_empty() => {
             Err(format!("the job was rejected by JSV {path}"))
         }
-        State::Reject | State::RejectWait => Err(outcome.message),
+        JsvDecision::Reject | JsvDecision::RejectWait => Err(outcome.message),
     }
 }
 
@@ -84,7 +84,7 @@ impl Drop for Running {
     }
 }
 
-fn talk(path: &str, asked: Asked) -> Result<Outcome, String> {
+fn talk(path: &str, asked: JsvRequest) -> Result<Outcome, String> {
     let seconds = env("SGE_JSV_TIMEOUT").and_then(|text| text.parse().ok());
     let limit = seconds.map_or(TIME_LIMIT, Duration::from_secs);
     let end = Instant::now() + limit;
@@ -141,7 +141,7 @@ fn talk(path: &str, asked: Asked) -> Result<Outcome, String> {
 }
 
 /// The parameters of a submission, in Grid Engine's order.
-fn asked(client: &str, request: &Request, program: &Program) -> Asked {
+fn asked(client: &str, request: &Request, program: &Program) -> JsvRequest {
     let user = people::user_of_uid(nix::unistd::getuid().as_raw());
     let group = nix::unistd::Group::from_gid(nix::unistd::getgid());
     let mut all = Vec::new();
@@ -257,7 +257,7 @@ fn asked(client: &str, request: &Request, program: &Program) -> Asked {
     if let Some(most) = request.task_limit {
         add("tc", &most.to_string());
     }
-    Asked {
+    JsvRequest {
         parameters: all,
         environment: variables(request),
     }

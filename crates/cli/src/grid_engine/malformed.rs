@@ -6,7 +6,7 @@ use super::defaults;
 use super::request::{Refused, Request};
 use muster_conf::grid_engine::Mapping;
 use muster_conf::grid_engine::resources::Resources;
-use muster_proto::jsv::{Asked, Verification};
+use muster_proto::jsv::{JsvRequest, Verification};
 
 /// The error of a line of options in a script, if it is wrong.
 fn of_script(line: &str) -> Option<String> {
@@ -39,7 +39,7 @@ fn of_script(line: &str) -> Option<String> {
 
 /// The error of a line of a verifier, where it has begun or (`+`) where it is to answer.
 fn of_verifier(line: &str) -> Option<String> {
-    let (mut verification, _) = Verification::begin(Asked::default());
+    let (mut verification, _) = Verification::begin(JsvRequest::default());
     let line = match line.strip_prefix('+') {
         Some(line) => {
             verification.take("STARTED").expect("it is the protocol's");

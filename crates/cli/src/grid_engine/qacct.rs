@@ -12,7 +12,7 @@ use crate::zone::{self, LocalZone};
 use muster_conf::grid_engine::{Mapping, resources};
 use muster_conf::options::values::time;
 use muster_model::grid_engine as marks;
-use muster_model::job::{ExitStatus, JobState, Usage};
+use muster_model::job::{ExitStatus, JobState, ResourceUsage};
 use muster_model::time::Timestamp;
 use muster_node_core::signals::signal_text;
 use muster_proto::acct::AcctJob;
@@ -307,7 +307,7 @@ struct Used {
 }
 
 fn used(job: &AcctJob) -> Used {
-    let mut sum = Usage::default();
+    let mut sum = ResourceUsage::default();
     let (mut max_total_kib, mut gib_s) = (0, 0.0);
     for usage in job.steps.iter().filter_map(|step| step.usage.as_ref()) {
         sum.add(usage);
@@ -683,13 +683,13 @@ mod tests {
     #[test]
     fn use_beyond_all_bounds_is_shown_as_the_greatest_number() {
         use muster_model::ids::StepNo;
-        let usage = Usage {
+        let usage = ResourceUsage {
             user_us: u64::MAX,
             pages: u64::MAX,
             max_rss_kib: u64::MAX,
             disk_read_bytes: u64::MAX,
             disk_write_bytes: u64::MAX,
-            ..Usage::default()
+            ..ResourceUsage::default()
         };
         let mut job = ended("", 1, &[]);
         let (state, exit) = (JobState::Completed, (0, 0));

@@ -12,7 +12,7 @@ use crate::zone::{self, LocalZone};
 use muster_conf::grid_engine::Mapping;
 use muster_conf::grid_engine::resources::{Resources, split};
 use muster_conf::options::values::{self, time};
-use muster_conf::options::{ChosenOptions, Command};
+use muster_conf::options::{ChosenOptions, OptionCommand};
 use muster_model::command::{JobUpdate, UserCommand};
 use muster_model::grid_engine as marks;
 use muster_model::job::Job;
@@ -461,7 +461,7 @@ fn built(
     mapping: &Mapping,
     client: &mut Client,
 ) -> Result<JobSpec, u8> {
-    let mut chosen = ChosenOptions::new(Command::Sbatch);
+    let mut chosen = ChosenOptions::new(OptionCommand::Sbatch);
     let tasks = job.spec.ask.ntasks.unwrap_or(1);
     chosen.set("ntasks", Some(tasks.to_string()));
     super::submission::amounts(resources, &mut chosen);

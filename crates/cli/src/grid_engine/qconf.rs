@@ -15,7 +15,7 @@ use crate::listing::context::Ctx;
 use crate::listing::query;
 use crate::options::{HelpForm, Opt, Spec, flag, opt};
 use crate::say;
-use muster_conf::grid_engine::{Mapping, Per, Target};
+use muster_conf::grid_engine::{CountedPer, Mapping, Target};
 use muster_model::config::PartitionConfig;
 use muster_model::time::TimeLimit;
 use settings::ShownSettings;
@@ -455,9 +455,9 @@ impl ClusterData {
             match target {
                 Target::Gres(_, per) => {
                     let consumable = match per {
-                        Per::Slot => "YES",
-                        Per::Job => "JOB",
-                        Per::Host => "HOST",
+                        CountedPer::Slot => "YES",
+                        CountedPer::Job => "JOB",
+                        CountedPer::Host => "HOST",
                     };
                     row(name, "INT", "<=", consumable);
                 }

@@ -10,9 +10,9 @@ use crate::submit::capture;
 use crate::submit::line::{self, SubmitLine};
 use crate::zone::{self, LocalZone};
 use muster_conf::grid_engine::resources::Resources;
-use muster_conf::grid_engine::{AllocationRule, Mapping, Per, Target};
-use muster_conf::options::values::time::Zone as _;
-use muster_conf::options::{ChosenOptions, Command};
+use muster_conf::grid_engine::{AllocationRule, CountedPer, Mapping, Target};
+use muster_conf::options::values::time::CivilZone as _;
+use muster_conf::options::{ChosenOptions, OptionCommand};
 use muster_model::command::UserCommand;
 use muster_model::grid_engine as marks;
 use muster_model::hostlist;
@@ -128,7 +128,7 @@ pub(super) fn options(
     resources: &Resources,
     mapping: &Mapping,
 ) -> Result<ChosenOptions, Refused> {
-    let mut chosen = ChosenOptions::new(Command::Sbatch);
+    let mut chosen = ChosenOptions::new(OptionCommand::Sbatch);
     let mut set = |long: &'static str, value: String| chosen.set(long, Some(value));
     set("job-name", name.to_owned());
     set(
@@ -304,8 +304,8 @@ pub(super) fn amounts(resources: &Resources, chosen: &mut ChosenOptions) {
     let (mut of_host, mut of_slot, mut of_job) = (Vec::new(), Vec::new(), Vec::new());
     for (name, count, per) in resources.gres.iter().filter(|(_, count, _)| *count > 0) {
         match (per, name.strip_prefix("gpu")) {
-            (Per::Slot, Some(kind)) => of_slot.push(gpus(kind, *count)),
-            (Per::Job, Some(kind)) => of_job.push(gpus(kind, *count)),
+            (CountedPer::Slot, Some(kind)) => of_slot.push(gpus(kind, *count)),
+            (CountedPer::Job, Some(kind)) => of_job.push(gpus(kind, *count)),
             _ => of_host.push(format!("{name}:{count}")),
         }
     }

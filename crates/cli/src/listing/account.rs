@@ -4,7 +4,7 @@ use super::context::Ctx;
 use super::text::{self, put};
 use muster_model::account_limits::TresAmount;
 use muster_model::ids::StepNo;
-use muster_model::job::{ExitStatus, JobState, Usage};
+use muster_model::job::{ExitStatus, JobState, ResourceUsage};
 use muster_model::time::{TimeLimit, Timestamp};
 use muster_proto::acct::{AcctJob, AcctStep};
 
@@ -164,7 +164,7 @@ impl<'a> AcctRow<'a> {
     }
 
     /// The use of the step.
-    pub(crate) fn usage(&self) -> Option<&'a Usage> {
+    pub(crate) fn usage(&self) -> Option<&'a ResourceUsage> {
         self.step.and_then(|s| s.usage.as_ref())
     }
 

@@ -1,13 +1,13 @@
 //! Changes as documents of the event stream have them.
 
-use muster_proto::changes::{Change, ChangedJob, ChangedRecord, JobChangeKind};
+use muster_proto::changes::{ChangeNotice, ChangedJob, ChangedRecord, JobChangeKind};
 use serde_json::{Value, json};
 
 /// What has changed, in a word.
 pub(crate) const KINDS: [&str; 4] = ["job", "node", "partition", "reservation"];
 
 /// Which of them a change is.
-pub(crate) fn kind(change: &Change) -> &'static str {
+pub(crate) fn kind(change: &ChangeNotice) -> &'static str {
     match change.subject {
         ChangedRecord::Job(_) => "job",
         ChangedRecord::Node(_) => "node",
@@ -17,7 +17,7 @@ pub(crate) fn kind(change: &Change) -> &'static str {
 }
 
 /// A change as JSON, with the names that listings have.
-pub(crate) fn document(change: &Change) -> Value {
+pub(crate) fn document(change: &ChangeNotice) -> Value {
     let time = change.time.0.div_euclid(1000);
     match &change.subject {
         ChangedRecord::Job(job) => json!({

@@ -4,7 +4,7 @@
 use super::accounts::{is_chosen, load};
 use super::call::{Call, CallFailure, Outcome};
 use super::errno;
-use super::http::Status;
+use super::http::HttpStatus;
 use super::job_keys::{member, text_of};
 use crate::sacctmgr::book::Book;
 use crate::sacctmgr::settings;
@@ -22,7 +22,7 @@ pub(super) fn records(call: &mut Call<'_>, names: &[&str]) -> Result<Vec<RecordB
     let name = names[0];
     let missing = || {
         let why = format!("the body has no list '{name}'");
-        CallFailure::numbered(Status::BAD_REQUEST, errno::FAIL_PARSING, name, why)
+        CallFailure::numbered(HttpStatus::BAD_REQUEST, errno::FAIL_PARSING, name, why)
     };
     let Value::Object(body) = std::mem::take(&mut call.body) else {
         return Err(missing());
@@ -633,7 +633,7 @@ pub(super) fn delete_qos(call: &mut Call<'_>) -> Outcome {
     let book = load(call)?;
     if book.all.qos(&name).is_none() {
         let why = format!("there is no qos {name}");
-        let (status, number) = (Status::INTERNAL_ERROR, errno::NOTHING_FOUND);
+        let (status, number) = (HttpStatus::INTERNAL_ERROR, errno::NOTHING_FOUND);
         return Err(CallFailure::numbered(status, number, "qos", why));
     }
     edit(call, vec![name.clone()], AccountsAsk::DeleteQos)?;

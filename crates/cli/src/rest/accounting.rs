@@ -1,7 +1,7 @@
 //! Jobs of accounting: parameters of the query are the conditions of sacct.
 
 use super::call::{Call, CallFailure, Outcome};
-use super::http::Status;
+use super::http::HttpStatus;
 use crate::listing::account::AcctRow;
 use crate::listing::{Failure as SacctFailure, query};
 use crate::sacct::document;
@@ -152,7 +152,7 @@ fn conditions(call: &mut Call<'_>) -> Result<RowConditions, CallFailure> {
             }
             _ => {
                 // A condition that is not understood would choose too many jobs.
-                let (status, number) = (Status::INTERNAL_ERROR, super::errno::INVALID_QUERY);
+                let (status, number) = (HttpStatus::INTERNAL_ERROR, super::errno::INVALID_QUERY);
                 let why = format!("Unknown Query field {name}");
                 return Err(CallFailure::numbered(status, number, name, why));
             }

@@ -2,7 +2,7 @@
 
 use super::call::{Call, CallFailure, Outcome};
 use super::errno;
-use super::http::Status;
+use super::http::HttpStatus;
 use crate::listing::context::Ctx;
 use crate::listing::document::Writer;
 use crate::listing::query;
@@ -17,7 +17,7 @@ pub(super) fn load(call: &mut Call<'_>) -> Result<Book, CallFailure> {
 
 fn nothing(call: &Call<'_>, what: &str) -> CallFailure {
     let why = format!("there is no {what} {}", call.name());
-    let (status, number) = (Status::INTERNAL_ERROR, errno::NOTHING_FOUND);
+    let (status, number) = (HttpStatus::INTERNAL_ERROR, errno::NOTHING_FOUND);
     CallFailure::numbered(status, number, what, why)
 }
 
@@ -229,7 +229,7 @@ pub(super) fn association(call: &mut Call<'_>) -> Outcome {
     let shown: Vec<&Association<'_>> = all.iter().filter(|a| is_chosen(call, a, &book)).collect();
     if call.dialect.is_old() && shown.len() > 1 {
         let why = "Ambiguous request: More than 1 association would have been dumped.";
-        let (status, number) = (Status::BAD_REQUEST, errno::INVALID_QUERY);
+        let (status, number) = (HttpStatus::BAD_REQUEST, errno::INVALID_QUERY);
         return Err(CallFailure::numbered(status, number, "association", why));
     }
     write_associations(call, &book, &shown)

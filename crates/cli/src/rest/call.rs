@@ -1,7 +1,7 @@
 //! One request while it is answered: what was asked, the connection to the controller, what went wrong so far.
 
 use super::errno;
-use super::http::{AnswerSink, Caller, Request, RestReply, Status};
+use super::http::{AnswerSink, Caller, HttpStatus, Request, RestReply};
 use super::operation::{Area, RestOperation, Target};
 use crate::connect::{Client, ConnectError, unexpected};
 use crate::listing::context::Ctx;
@@ -40,7 +40,7 @@ pub trait Connect {
 /// Why a request is not carried out.
 #[derive(Debug)]
 pub(super) struct CallFailure {
-    pub(super) status: Status,
+    pub(super) status: HttpStatus,
     pub(super) problem: Problem,
 }
 
@@ -53,7 +53,7 @@ impl CallFailure {
             false => format!("{source}: {description}"),
         };
         CallFailure::numbered(
-            Status::BAD_REQUEST,
+            HttpStatus::BAD_REQUEST,
             errno::INVALID_QUERY,
             source,
             description,
@@ -62,7 +62,7 @@ impl CallFailure {
 
     /// An error with a number of Slurm's.
     pub(super) fn numbered(
-        status: Status,
+        status: HttpStatus,
         number: i32,
         source: &str,
         description: impl Into<String>,
@@ -103,7 +103,7 @@ pub(super) struct Call<'a> {
     /// The command that prints the document; empty for slurmrestd.
     pub(super) command: &'static str,
     /// The status if all goes well.
-    pub(super) status: Status,
+    pub(super) status: HttpStatus,
     asker: DocumentReader,
     client: Option<Client>,
     connect: &'a mut dyn Connect,
@@ -124,7 +124,7 @@ pub(super) struct CallPeers<'a> {
 /// An answer that is made: kept until it is long, and sent in parts from then on.
 struct LongAnswer<'s> {
     sink: &'s mut dyn AnswerSink,
-    status: Status,
+    status: HttpStatus,
     media_type: &'static str,
     kept: String,
     is_begun: bool,
@@ -177,7 +177,7 @@ impl<'a> Call<'a> {
             errors: Vec::new(),
             media_type: None,
             command: "",
-            status: Status::OK,
+            status: HttpStatus::OK,
             asker,
             client: None,
             connect,
@@ -329,10 +329,10 @@ impl<'a> Call<'a> {
     }
 
     /// The media type of an answer.
-    fn media_type_of(&self, status: Status) -> &'static str {
+    fn media_type_of(&self, status: HttpStatus) -> &'static str {
         match (status, self.operation.area, self.dialect.is_yaml()) {
-            (Status::OK, ..) if self.media_type.is_some() => self.media_type.unwrap_or(""),
-            (Status::OK, Area::Metrics, _) => "text/plain; version=0.0.4",
+            (HttpStatus::OK, ..) if self.media_type.is_some() => self.media_type.unwrap_or(""),
+            (HttpStatus::OK, Area::Metrics, _) => "text/plain; version=0.0.4",
             (_, _, true) => "application/yaml",
             (_, _, false) => "application/json",
         }
@@ -379,15 +379,15 @@ impl<'a> Call<'a> {
     pub(super) fn failure(&self, error: &ConnectError) -> CallFailure {
         let source = self.operation.call;
         let gateway = match self.dialect.is_old() {
-            true => Status::INTERNAL_ERROR,
-            false => Status::BAD_GATEWAY,
+            true => HttpStatus::INTERNAL_ERROR,
+            false => HttpStatus::BAD_GATEWAY,
         };
         let (status, number) = match error {
             ConnectError::Refused(refusal) => return self.refusal(refusal),
             ConnectError::Config(_) | ConnectError::Unreachable { .. } => {
                 (gateway, errno::CONNECTION)
             }
-            ConnectError::Untrusted { .. } => (Status::UNAUTHORIZED, errno::AUTHENTICATION),
+            ConnectError::Untrusted { .. } => (HttpStatus::UNAUTHORIZED, errno::AUTHENTICATION),
             ConnectError::Broken(_) => (gateway, errno::RECEIVE),
         };
         CallFailure::numbered(status, number, source, error.to_string())
@@ -401,7 +401,7 @@ impl<'a> Call<'a> {
             (lines, _) => lines.join("\n"),
         };
         CallFailure {
-            status: Status::INTERNAL_ERROR,
+            status: HttpStatus::INTERNAL_ERROR,
             problem: Problem {
                 number: errno::of(refusal.code),
                 text: refusal.code.text().to_owned(),
@@ -419,12 +419,12 @@ mod tests {
 
     #[derive(Default)]
     struct Sent {
-        heads: Vec<(Status, &'static str)>,
+        heads: Vec<(HttpStatus, &'static str)>,
         parts: Vec<usize>,
     }
 
     impl AnswerSink for Sent {
-        fn begin(&mut self, status: Status, media_type: &'static str) {
+        fn begin(&mut self, status: HttpStatus, media_type: &'static str) {
             self.heads.push((status, media_type));
         }
 
@@ -444,7 +444,7 @@ mod tests {
         let (source, mut controller) = UnixStream::pair().unwrap();
         let mut answer = LongAnswer {
             sink: &mut sent,
-            status: Status::OK,
+            status: HttpStatus::OK,
             media_type: "application/json",
             kept: String::new(),
             is_begun: false,
@@ -459,7 +459,7 @@ mod tests {
         // Nobody wants more, of the controller neither.
         answer.take(&part);
         assert_eq!(controller.read(&mut [0]).unwrap(), 0);
-        assert_eq!(sent.heads, [(Status::OK, "application/json")]);
+        assert_eq!(sent.heads, [(HttpStatus::OK, "application/json")]);
         let quarter = WHOLE_BYTES_MAX / 4;
         assert_eq!(sent.parts, [WHOLE_BYTES_MAX, quarter, quarter]);
     }

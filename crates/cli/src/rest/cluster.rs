@@ -2,7 +2,7 @@
 
 use super::call::{Call, CallFailure, Outcome};
 use super::errno;
-use super::http::Status;
+use super::http::HttpStatus;
 use crate::connect::{ConnectError, unexpected};
 use crate::listing::context::Ctx;
 use crate::listing::node::NodeView;
@@ -124,7 +124,7 @@ fn nodes_named<'a>(list: &str, nodes: &'a [Node]) -> Result<Vec<&'a Node>, CallF
 
 /// Says that there is no such node.
 pub(super) fn no_node(name: &str) -> CallFailure {
-    let (status, number) = (Status::INTERNAL_ERROR, errno::INVALID_NODE);
+    let (status, number) = (HttpStatus::INTERNAL_ERROR, errno::INVALID_NODE);
     CallFailure::numbered(
         status,
         number,
@@ -144,7 +144,7 @@ pub(super) fn partitions(call: &mut Call<'_>) -> Outcome {
 pub(super) fn partition(call: &mut Call<'_>) -> Outcome {
     let (ctx, _) = load(call, PrivateData::PARTITIONS)?;
     let Some(partition) = ctx.partition(call.name()) else {
-        let (status, number) = (Status::INTERNAL_ERROR, errno::INVALID_PARTITION);
+        let (status, number) = (HttpStatus::INTERNAL_ERROR, errno::INVALID_PARTITION);
         let why = format!("there is no partition {}", call.name());
         return Err(CallFailure::numbered(status, number, "partition_name", why));
     };
@@ -168,7 +168,7 @@ fn show_reservations(call: &mut Call<'_>, name: Option<&str>) -> Outcome {
     let mut answer = call.ask(query::reservations)?;
     if let Some(name) = name {
         let Some(at) = answer.reservations.iter().position(|r| r.name == name) else {
-            let (status, number) = (Status::INTERNAL_ERROR, errno::INVALID_RESERVATION);
+            let (status, number) = (HttpStatus::INTERNAL_ERROR, errno::INVALID_RESERVATION);
             let why = format!("there is no reservation {name}");
             return Err(CallFailure::numbered(
                 status,

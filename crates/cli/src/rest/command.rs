@@ -2,7 +2,7 @@
 //! connection.
 
 use super::call::{Call, CallPeers, Connect};
-use super::http::{AnswerSink, Caller, Method, Request, Status};
+use super::http::{AnswerSink, Caller, HttpStatus, Method, Request};
 use super::route;
 use super::{GivenConnection, QueryPairs};
 use crate::connect::Client;
@@ -74,7 +74,7 @@ impl CommandDocument<'_> {
 struct StandardOutput;
 
 impl AnswerSink for StandardOutput {
-    fn begin(&mut self, _: Status, _: &'static str) {}
+    fn begin(&mut self, _: HttpStatus, _: &'static str) {}
 
     fn send(&mut self, part: String) -> bool {
         listing::print(&part);

@@ -4,7 +4,7 @@
 use super::account_change;
 use super::call::{Call, CallFailure, Handler, Outcome};
 use super::errno;
-use super::http::Status;
+use super::http::HttpStatus;
 use serde_json::{Map, Value};
 
 /// Kinds by their names in a body (up to v0.0.38 some have capitals), and what carries them out.
@@ -44,7 +44,7 @@ pub(super) fn config(call: &mut Call<'_>) -> Outcome {
     }
     if !body.keys().any(|key| is_kind(key)) {
         let why = "the body has none of clusters, accounts, qos, users, associations, wckeys";
-        let status = Status::BAD_REQUEST;
+        let status = HttpStatus::BAD_REQUEST;
         return Err(CallFailure::numbered(
             status,
             errno::FAIL_PARSING,
@@ -66,6 +66,6 @@ pub(super) fn config(call: &mut Call<'_>) -> Outcome {
 /// `POST tres`: refused, as in Slurm.
 pub(super) fn tres(_: &mut Call<'_>) -> Outcome {
     let why = "what is counted follows from the nodes and AccountingStorageTRES of slurm.conf";
-    let (status, number) = (Status::INTERNAL_ERROR, errno::NOT_SUPPORTED);
+    let (status, number) = (HttpStatus::INTERNAL_ERROR, errno::NOT_SUPPORTED);
     Err(CallFailure::numbered(status, number, "tres", why))
 }

@@ -1,12 +1,12 @@
 //! The event stream, `GET /muster/v1/events`: changes as server-sent events, of which a query chooses some. Who passes them on, and
 //! to how many, is slurmrestd's concern.
 
-use super::http::{RestReply, Status};
+use super::http::{HttpStatus, RestReply};
 use super::value;
 use crate::connect::{Client, ConnectError, unexpected};
 use crate::listing::changes;
 use muster_model::ids::JobId;
-use muster_proto::changes::{Change, ChangePosition, ChangedRecord, ChangesQuery};
+use muster_proto::changes::{ChangeNotice, ChangePosition, ChangedRecord, ChangesQuery};
 use muster_proto::client::{Query, RequestBody, Response};
 use std::collections::BTreeSet;
 
@@ -22,12 +22,12 @@ pub struct StreamPlace(ChangePosition);
 /// A change with its text.
 #[derive(Clone, Debug)]
 pub struct StreamedChange {
-    change: Change,
+    change: ChangeNotice,
     text: String,
 }
 
 impl StreamedChange {
-    fn new(change: Change) -> StreamedChange {
+    fn new(change: ChangeNotice) -> StreamedChange {
         let data = changes::document(&change);
         let text = event(
             changes::kind(&change),
@@ -140,7 +140,7 @@ impl StreamFilter {
         query: &str,
         last_event_id: Option<&str>,
     ) -> Result<(StreamFilter, Option<StreamPlace>), RestReply> {
-        let wrong = |text: String| RestReply::text(Status::BAD_REQUEST, &text);
+        let wrong = |text: String| RestReply::text(HttpStatus::BAD_REQUEST, &text);
         let mut filter = StreamFilter::default();
         let mut after = None;
         for (name, value) in value::read_query(query)? {
@@ -230,7 +230,7 @@ mod tests {
     use muster_proto::changes::{ChangedJob, ChangedNode, JobChangeKind};
 
     fn change(subject: ChangedRecord) -> StreamedChange {
-        StreamedChange::new(Change {
+        StreamedChange::new(ChangeNotice {
             at: "7.1".parse().unwrap(),
             time: Timestamp(5_000),
             subject,
@@ -311,7 +311,7 @@ mod tests {
         );
         for wrong in ["kind=x", "job=x", "nosuch=1", "after=x"] {
             let status = StreamFilter::read(wrong, None).unwrap_err().status;
-            assert_eq!(status, Status::BAD_REQUEST, "{wrong}");
+            assert_eq!(status, HttpStatus::BAD_REQUEST, "{wrong}");
         }
         let many: Vec<String> = (0..=VALUES_MAX).map(|job| job.to_string()).collect();
         let many = many.join(",");

@@ -45,33 +45,33 @@ pub struct Request<'a> {
 
 /// A status code of HTTP (RFC 9110).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Status(pub u16);
+pub struct HttpStatus(pub u16);
 
-impl Status {
+impl HttpStatus {
     /// 200.
-    pub const OK: Status = Status(200);
+    pub const OK: HttpStatus = HttpStatus(200);
     /// 400.
-    pub const BAD_REQUEST: Status = Status(400);
+    pub const BAD_REQUEST: HttpStatus = HttpStatus(400);
     /// 401.
-    pub const UNAUTHORIZED: Status = Status(401);
+    pub const UNAUTHORIZED: HttpStatus = HttpStatus(401);
     /// 403.
-    pub const FORBIDDEN: Status = Status(403);
+    pub const FORBIDDEN: HttpStatus = HttpStatus(403);
     /// 404.
-    pub const NOT_FOUND: Status = Status(404);
+    pub const NOT_FOUND: HttpStatus = HttpStatus(404);
     /// 405.
-    pub const NOT_ALLOWED: Status = Status(405);
+    pub const NOT_ALLOWED: HttpStatus = HttpStatus(405);
     /// 500.
-    pub const INTERNAL_ERROR: Status = Status(500);
+    pub const INTERNAL_ERROR: HttpStatus = HttpStatus(500);
     /// 503.
-    pub const UNAVAILABLE: Status = Status(503);
+    pub const UNAVAILABLE: HttpStatus = HttpStatus(503);
     /// 502.
-    pub const BAD_GATEWAY: Status = Status(502);
+    pub const BAD_GATEWAY: HttpStatus = HttpStatus(502);
 }
 
 /// Where a long answer goes while it is made, so that it is nowhere whole.
 pub trait AnswerSink {
     /// Sends the head; the body follows.
-    fn begin(&mut self, status: Status, media_type: &'static str);
+    fn begin(&mut self, status: HttpStatus, media_type: &'static str);
 
     /// Sends the next part of the body, and says whether anybody still wants it.
     fn send(&mut self, part: String) -> bool;
@@ -87,7 +87,7 @@ pub trait AnswerSink {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestReply {
     /// The status.
-    pub status: Status,
+    pub status: HttpStatus,
     /// The media type of the body.
     pub media_type: &'static str,
     /// The body.
@@ -96,7 +96,7 @@ pub struct RestReply {
 
 impl RestReply {
     /// A line of text, for what cannot be answered with a document.
-    pub fn text(status: Status, text: &str) -> RestReply {
+    pub fn text(status: HttpStatus, text: &str) -> RestReply {
         RestReply {
             status,
             media_type: "text/plain",

@@ -2,7 +2,7 @@
 
 use super::call::{Call, CallFailure, Outcome};
 use super::errno;
-use super::http::Status;
+use super::http::HttpStatus;
 use super::jobs::no_job;
 use super::value::{self, GivenValue};
 use crate::connect::ConnectError;
@@ -78,7 +78,7 @@ pub(super) fn update(call: &mut Call<'_>) -> Outcome {
     } else if hold.is_none() {
         let why = "the body has no key that changes the job";
         return Err(CallFailure::numbered(
-            Status::INTERNAL_ERROR,
+            HttpStatus::INTERNAL_ERROR,
             errno::NO_CHANGE,
             "job",
             why,

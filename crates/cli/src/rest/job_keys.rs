@@ -3,7 +3,7 @@
 
 use super::value::{self, GivenValue};
 use crate::zone;
-use muster_conf::options::{ChosenOptions, Command, Source, find};
+use muster_conf::options::{ChosenOptions, OptionCommand, Source, find};
 use muster_model::time::Timestamp;
 use serde_json::{Map, Value};
 
@@ -243,7 +243,7 @@ const KEY_CHARS_MAX: usize = 256;
 /// # Errors
 /// A key whose value is malformed, or that asks for what there is not.
 pub(super) fn options(body: &Map<String, Value>) -> Result<(ChosenOptions, Vec<String>), KeyError> {
-    let mut chosen = ChosenOptions::new(Command::Sbatch);
+    let mut chosen = ChosenOptions::new(OptionCommand::Sbatch);
     let mut unknown = Vec::new();
     for (name, value) in body {
         let lower = name.to_ascii_lowercase();
@@ -269,7 +269,7 @@ pub(super) fn options(body: &Map<String, Value>) -> Result<(ChosenOptions, Vec<S
 }
 
 fn set(chosen: &mut ChosenOptions, option: &'static str, value: Option<String>) {
-    if let Some(row) = find(Command::Sbatch, option) {
+    if let Some(row) = find(OptionCommand::Sbatch, option) {
         chosen.give(row, value, Source::CommandLine);
     }
 }
@@ -575,7 +575,8 @@ mod tests {
         assert!(KEYS.is_sorted_by_key(|key| key.name));
         let mut missing = Vec::new();
         for key in KEYS {
-            let is_there = key.option.is_empty() || find(Command::Sbatch, key.option).is_some();
+            let is_there =
+                key.option.is_empty() || find(OptionCommand::Sbatch, key.option).is_some();
             if !is_there {
                 missing.push((key.name, key.option));
             }

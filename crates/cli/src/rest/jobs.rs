@@ -2,7 +2,7 @@
 
 use super::call::{Call, CallFailure, Outcome};
 use super::errno;
-use super::http::Status;
+use super::http::HttpStatus;
 use crate::listing::context::Ctx;
 use crate::listing::document::Writer;
 use crate::listing::job::JobRow;
@@ -54,7 +54,7 @@ pub(super) fn one(call: &mut Call<'_>) -> Outcome {
 
 /// Says that a number names nothing.
 pub(super) fn no_job(name: &str) -> CallFailure {
-    let (status, number) = (Status::INTERNAL_ERROR, errno::INVALID_JOB_ID);
+    let (status, number) = (HttpStatus::INTERNAL_ERROR, errno::INVALID_JOB_ID);
     CallFailure::numbered(status, number, "job_id", format!("there is no job {name}"))
 }
 

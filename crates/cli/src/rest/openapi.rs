@@ -1,6 +1,6 @@
 //! The description of the API, from the table of paths.
 
-use super::http::{Method, RestReply, Status};
+use super::http::{HttpStatus, Method, RestReply};
 use super::job_keys;
 use super::operation::{Area, RestOperation};
 use super::route::{OWN, OWN_VERSION, ROUTES, UTIL};
@@ -30,7 +30,7 @@ pub(super) fn at(path: &str) -> Option<RestReply> {
     };
     let body = made.get_or_init(|| describe(versions).to_string());
     Some(RestReply {
-        status: Status::OK,
+        status: HttpStatus::OK,
         media_type: "application/json",
         body: Cow::Borrowed(body),
     })

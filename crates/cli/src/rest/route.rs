@@ -1,7 +1,7 @@
 //! The paths that there are, as one table: what serves them, since which version, and what the description of the API says of them.
 
 use super::call::Handler;
-use super::http::{Method, RestReply, Status};
+use super::http::{HttpStatus, Method, RestReply};
 use super::operation::{Area, RestOperation, Target};
 use super::{
     account_change, accounting, accounts, allocation, cancel, cluster, config_change, job_change,
@@ -261,14 +261,14 @@ pub(super) fn read_path(path: &str) -> Result<Vec<String>, RestReply> {
             (is_text && !is_escape_left).then(|| text.into_owned())
         })
         .collect();
-    decoded.ok_or_else(|| RestReply::text(Status::BAD_REQUEST, "Unable to parse URL path."))
+    decoded.ok_or_else(|| RestReply::text(HttpStatus::BAD_REQUEST, "Unable to parse URL path."))
 }
 
 /// Finds the row that a path and a method stand for.
 pub(super) fn find(path: &[String], method: Method) -> Result<FoundRoute, RestReply> {
     let unknown = || {
         let text = "Unable find requested URL. Please view /openapi/v3 for API reference.";
-        RestReply::text(Status::NOT_FOUND, text)
+        RestReply::text(HttpStatus::NOT_FOUND, text)
     };
     let unversioned = match path {
         [first, rest @ ..] if first == "metrics" => Some((METRICS, rest)),
@@ -332,7 +332,7 @@ pub(super) fn find(path: &[String], method: Method) -> Result<FoundRoute, RestRe
 fn not_allowed() -> RestReply {
     let text =
         "This HTTP method is not there at this path. Please view /openapi/v3 for API reference.";
-    RestReply::text(Status::NOT_ALLOWED, text)
+    RestReply::text(HttpStatus::NOT_ALLOWED, text)
 }
 
 /// What stands for the names in braces, if the parts fit.
@@ -391,16 +391,19 @@ mod tests {
             "/muster/v1/topology/x",
             "/metrics/jobs/x",
         ] {
-            assert_eq!(status(path, Get), Status::NOT_FOUND, "{path}");
+            assert_eq!(status(path, Get), HttpStatus::NOT_FOUND, "{path}");
         }
-        assert_eq!(status("/slurm/v0.0.38/jobs", Delete), Status::NOT_ALLOWED);
-        assert_eq!(status("/muster/v1/queue", Post), Status::NOT_ALLOWED);
+        assert_eq!(
+            status("/slurm/v0.0.38/jobs", Delete),
+            HttpStatus::NOT_ALLOWED
+        );
+        assert_eq!(status("/muster/v1/queue", Post), HttpStatus::NOT_ALLOWED);
         assert_eq!(
             status("/slurm/v0.0.43/job/submit", Get),
-            Status::NOT_ALLOWED
+            HttpStatus::NOT_ALLOWED
         );
         for path in ["/slurm/v0.0.43/job/%zz", "/slurm/v0.0.43/job/%00", "/%ff"] {
-            assert_eq!(status(path, Get), Status::BAD_REQUEST, "{path}");
+            assert_eq!(status(path, Get), HttpStatus::BAD_REQUEST, "{path}");
         }
     }
 }

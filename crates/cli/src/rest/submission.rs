@@ -3,11 +3,11 @@
 
 use super::call::{Call, CallFailure, Outcome};
 use super::errno;
-use super::http::Status;
+use super::http::HttpStatus;
 use super::job_keys::{self, KeyError, member, text_of};
 use crate::connect::unexpected;
 use crate::zone::{self, LocalZone};
-use muster_conf::options::job::{self, Ambient, BuildError};
+use muster_conf::options::job::{self, BuildError, SubmitEnvironment};
 use muster_model::command::{Reply, UserCommand};
 use muster_model::environment::Environment;
 use muster_model::ids::{BlobId, JobId};
@@ -32,7 +32,7 @@ pub(super) fn submit(call: &mut Call<'_>) -> Outcome {
         None => text_of(first, "script").map_err(malformed)?,
     };
     let no_script = || {
-        let (status, number) = (Status::INTERNAL_ERROR, errno::NO_SCRIPT);
+        let (status, number) = (HttpStatus::INTERNAL_ERROR, errno::NO_SCRIPT);
         CallFailure::numbered(status, number, "script", "the body has no script")
     };
     let script = script.ok_or_else(no_script)?;
@@ -85,7 +85,7 @@ pub(super) fn object<'a>(value: &'a Value, what: &str) -> Result<&'a Body, CallF
     value.as_object().ok_or_else(|| match value {
         // As Slurm says it of an empty body.
         Value::Null => CallFailure::numbered(
-            Status::INTERNAL_ERROR,
+            HttpStatus::INTERNAL_ERROR,
             errno::NO_SCRIPT,
             "script",
             "there is no body",
@@ -115,7 +115,7 @@ fn check_script(script: &str) -> Result<(), CallFailure> {
     let wrong = |why: &str| Err(CallFailure::malformed("script", why));
     match script.as_bytes() {
         bytes if bytes.len() > SCRIPT_BYTES_MAX => Err(CallFailure::numbered(
-            Status::INTERNAL_ERROR,
+            HttpStatus::INTERNAL_ERROR,
             2012,
             "script",
             format!("it is larger than {} MiB", SCRIPT_BYTES_MAX >> 20),
@@ -147,7 +147,7 @@ pub(super) fn spec(
         call.warn(&key, what);
     }
     let zone = LocalZone::default();
-    let ambient = Ambient {
+    let ambient = SubmitEnvironment {
         now: zone::now,
         zone: &zone,
     };
@@ -188,7 +188,7 @@ pub(super) fn given_work_dir(body: &Body) -> Result<Option<String>, CallFailure>
 fn work_dir(body: &Body) -> Result<String, CallFailure> {
     let missing = || {
         let why = "the job has no current_working_directory, where it is to run";
-        let status = Status::INTERNAL_ERROR;
+        let status = HttpStatus::INTERNAL_ERROR;
         CallFailure::numbered(status, errno::NO_WORK_DIR, WORK_DIR_KEYS[0], why)
     };
     given_work_dir(body)?.ok_or_else(missing)
@@ -260,7 +260,7 @@ fn variables(body: &Body) -> Result<Environment, CallFailure> {
     }
     if all.is_empty() {
         let why = "the job has no environment; one variable at least must be there, such as PATH";
-        let status = Status::INTERNAL_ERROR;
+        let status = HttpStatus::INTERNAL_ERROR;
         return Err(CallFailure::numbered(
             status,
             errno::NO_ENVIRONMENT,

@@ -1,7 +1,7 @@
 //! Values of bodies and queries. Clients of all versions send numbers as numbers, as texts, or as objects that say whether they
 //! are set; each of these is taken.
 
-use super::http::{RestReply, Status};
+use super::http::{HttpStatus, RestReply};
 use serde_json::Value;
 
 /// Members and items of a body. Each takes many times the memory of its text.
@@ -106,7 +106,7 @@ pub(super) fn read_query(query: &str) -> Result<Vec<(String, String)>, RestReply
     let is_control = |text: &str| text.chars().any(char::is_control);
     match pairs.iter().any(|(k, v)| is_control(k) || is_control(v)) {
         true => Err(RestReply::text(
-            Status::BAD_REQUEST,
+            HttpStatus::BAD_REQUEST,
             "Unable to parse query. It has control characters.",
         )),
         false => Ok(pairs),

@@ -187,7 +187,7 @@ fn of_step(r: &AcctRow<'_>, out: &mut String, value: &str) {
     }
 }
 
-fn used(r: &AcctRow<'_>, write: impl FnOnce(&muster_model::job::Usage)) {
+fn used(r: &AcctRow<'_>, write: impl FnOnce(&muster_model::job::ResourceUsage)) {
     if let Some(usage) = r.usage() {
         write(usage);
     }
@@ -195,7 +195,7 @@ fn used(r: &AcctRow<'_>, write: impl FnOnce(&muster_model::job::Usage)) {
 
 fn peaks(
     r: &AcctRow<'_>,
-    write: impl FnOnce(&muster_model::job::Usage, &muster_model::job::Peaks),
+    write: impl FnOnce(&muster_model::job::ResourceUsage, &muster_model::job::Peaks),
 ) {
     used(r, |usage| {
         if let Some(peaks) = &usage.peaks {
@@ -211,14 +211,14 @@ fn known_kib(r: &AcctRow<'_>, out: &mut String, kib: u64) {
     }
 }
 
-fn tasks_of(usage: &muster_model::job::Usage) -> u64 {
+fn tasks_of(usage: &muster_model::job::ResourceUsage) -> u64 {
     u64::from(usage.tasks.max(1))
 }
 
 fn per_task(
     r: &AcctRow<'_>,
     out: &mut String,
-    total: fn(&muster_model::job::Usage) -> u64,
+    total: fn(&muster_model::job::ResourceUsage) -> u64,
     write: fn(&AcctRow<'_>, &mut String, u64),
 ) {
     used(r, |u| write(r, out, total(u) / tasks_of(u)));

@@ -5,7 +5,7 @@ use crate::listing::fixture::{at, ctx};
 use jiff::tz::TimeZone;
 use muster_model::ids::{JobId, StepNo};
 use muster_model::job::ArrayTask;
-use muster_model::job::{ExitStatus, JobState, Usage};
+use muster_model::job::{ExitStatus, JobState, ResourceUsage};
 use muster_model::spec::StdioSpec;
 use muster_model::time::TimeLimit;
 use muster_proto::acct::AcctStep;
@@ -93,13 +93,13 @@ pub(crate) fn step(
         cpus,
         mem_mib: 0,
         nodelist: "n1".to_owned(),
-        usage: (cpu_us > 0).then(|| Usage {
+        usage: (cpu_us > 0).then(|| ResourceUsage {
             user_us: cpu_us,
             max_rss_kib: 1700,
             total_rss_kib: 1700,
             max_rss_node: "n1".to_owned(),
             tasks: 1,
-            ..Usage::default()
+            ..ResourceUsage::default()
         }),
         submit_line: String::new(),
         distribution: "Block".to_owned(),
@@ -517,13 +517,13 @@ fn json_of_both_layouts() {
 
 #[test]
 fn every_option_that_works_is_accepted() {
-    use crate::options::Status;
+    use crate::options::OptionStatus;
     let informs = ["help", "usage", "version", "helpformat"];
     for row in OPTIONS
         .iter()
         .filter(|o| !o.is_alias() && !informs.contains(&o.name))
     {
-        if matches!(row.status, Status::Works | Status::Partly(_)) {
+        if matches!(row.status, OptionStatus::Works | OptionStatus::Partly(_)) {
             let set = Options::default().set(row.name, "1".to_owned());
             let text = set.err().map(|e| e.to_string()).unwrap_or_default();
             assert!(!text.contains("is not implemented"), "{text}");

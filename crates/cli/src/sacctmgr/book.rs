@@ -1,7 +1,7 @@
 //! The records of accounting as sacctmgr shows them: associations as a tree, with what they have of the accounts above.
 
 use muster_model::account_limits::Limits;
-use muster_model::accounts::{Account, Accounts, Cluster, NORMAL, ROOT, Terms, User};
+use muster_model::accounts::{Account, Accounts, AssociationTerms, Cluster, NORMAL, ROOT, User};
 use muster_proto::client::AccountsAnswer;
 use std::collections::BTreeMap;
 
@@ -44,7 +44,7 @@ pub(crate) struct Association<'a> {
     /// The account above an account.
     pub(crate) parent: &'a str,
     /// What is set for it.
-    pub(crate) own: &'a Terms,
+    pub(crate) own: &'a AssociationTerms,
     /// Its place in the tree, from the left and from the right.
     pub(super) span: (u32, u32),
     /// Levels below `root`.
@@ -84,7 +84,7 @@ impl Book {
         let root = all.users.entry(ROOT.to_owned()).or_insert_with(|| User {
             name: ROOT.to_owned(),
             default_account: ROOT.to_owned(),
-            accounts: [(ROOT.to_owned(), Terms::default())].into(),
+            accounts: [(ROOT.to_owned(), AssociationTerms::default())].into(),
             ..User::default()
         });
         "Administrator".clone_into(&mut root.admin_level);
@@ -201,7 +201,7 @@ impl Book {
     }
 
     /// What is set from an association up the tree, the nearest first.
-    pub(super) fn chain<'a>(&'a self, of: &Association<'a>) -> Vec<&'a Terms> {
+    pub(super) fn chain<'a>(&'a self, of: &Association<'a>) -> Vec<&'a AssociationTerms> {
         let mut chain = vec![of.own];
         if !of.user.is_empty() {
             chain.extend(self.all.terms_of_account(of.account));

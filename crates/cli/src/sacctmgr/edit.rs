@@ -5,7 +5,7 @@ use super::settings::{ASSOCIATION, AssociationSettings};
 use super::words::Word;
 use crate::listing::Failure;
 use muster_model::account_limits::{LimitAsk, Limits, TresAmounts};
-use muster_model::accounts::{QosDelta, ROOT, Terms};
+use muster_model::accounts::{AssociationTerms, QosDelta, ROOT};
 use muster_model::command::ListEdit;
 use muster_model::command::TermsAsk;
 use std::fmt::Write as _;
@@ -137,7 +137,7 @@ fn inheriting(
 }
 
 /// Whether an association sets all that is asked for itself; what only groups have, no association has from above.
-fn sets(own: &Terms, ask: &TermsAsk) -> bool {
+fn sets(own: &AssociationTerms, ask: &TermsAsk) -> bool {
     let mut asked = Limits::default();
     for limit in &ask.limits {
         // A limit that is cleared is compared as one that is set.

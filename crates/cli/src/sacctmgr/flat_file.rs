@@ -11,7 +11,7 @@ use super::book::{Association, Book};
 use super::session::{Invocation, refused};
 use crate::listing::Failure;
 use muster_model::account_limits::Limits;
-use muster_model::accounts::{Cluster, NORMAL, PARENT_SHARES, ROOT, Terms, User};
+use muster_model::accounts::{AssociationTerms, Cluster, NORMAL, PARENT_SHARES, ROOT, User};
 use muster_model::command::{AccountsAsk, AccountsEdit, ClusterAsk};
 use std::fmt::Write as _;
 use std::time::Instant;
@@ -158,7 +158,7 @@ fn user_line(out: &mut String, user: &User, at: &Association<'_>) {
 }
 
 /// What an association sets, and the end of the line.
-fn terms_text(out: &mut String, terms: &Terms, is_cluster: bool) {
+fn terms_text(out: &mut String, terms: &AssociationTerms, is_cluster: bool) {
     if let Some(qos) = &terms.default_qos {
         let _ = write!(out, ":DefaultQOS='{qos}'");
     }

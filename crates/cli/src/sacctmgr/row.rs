@@ -5,7 +5,7 @@ use super::conditions::{Conditions, Key};
 use super::fields::ListingColumn;
 use super::{amounts_text, clock, clock_of_minutes};
 use muster_model::account_limits::{Limits, TresAmounts};
-use muster_model::accounts::{PARENT_SHARES, Qos, QosDelta, ROOT, Terms, User};
+use muster_model::accounts::{AssociationTerms, PARENT_SHARES, Qos, QosDelta, ROOT, User};
 
 /// A line of a listing, of which any part may be absent.
 #[derive(Clone, Debug, Default)]
@@ -70,7 +70,7 @@ impl<'a> ShownAssociation<'a> {
 }
 
 /// What is set for an association itself.
-fn own_qos(terms: &Terms) -> String {
+fn own_qos(terms: &AssociationTerms) -> String {
     let mut names: Vec<String> = match &terms.qos {
         Some(list) => list.clone(),
         None => {
@@ -83,7 +83,7 @@ fn own_qos(terms: &Terms) -> String {
 }
 
 /// What is set for an association itself, with its signs; empty if nothing is.
-pub(super) fn own_raw_qos(terms: &Terms) -> String {
+pub(super) fn own_raw_qos(terms: &AssociationTerms) -> String {
     let is_set = terms.qos.is_some() || terms.qos_delta != QosDelta::default();
     if is_set {
         raw_qos(&[terms])
@@ -93,7 +93,7 @@ pub(super) fn own_raw_qos(terms: &Terms) -> String {
 }
 
 /// What is set nearest to an association, with its signs.
-pub(super) fn raw_qos(chain: &[&Terms]) -> String {
+pub(super) fn raw_qos(chain: &[&AssociationTerms]) -> String {
     for terms in chain {
         if let Some(list) = &terms.qos {
             let mut names = list.clone();

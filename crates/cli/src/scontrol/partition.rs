@@ -3,7 +3,7 @@
 use super::Session;
 use super::update::Pair;
 use crate::connect::{ConnectError, unexpected};
-use crate::options::Status;
+use crate::options::OptionStatus;
 use muster_model::command::UserCommand;
 use muster_model::config::PartitionConfig;
 use muster_model::hostlist;
@@ -12,47 +12,47 @@ use muster_proto::client::{Query, Response};
 
 /// So many letters of a field's name may stand for it.
 const LETTERS_MIN: usize = 3;
-const CONF: Status = Status::Refused("set it in slurm.conf, then scontrol reconfigure");
+const CONF: OptionStatus = OptionStatus::Refused("set it in slurm.conf, then scontrol reconfigure");
 
 /// Fields of `update PartitionName=`, and what they do here.
-pub(crate) const FIELDS: &[(&str, Status)] = &[
-    ("PartitionName", Status::Works),
-    ("AllocNodes", Status::Works),
-    ("AllowAccounts", Status::Works),
-    ("AllowGroups", Status::Works),
-    ("AllowQos", Status::Works),
-    ("CpuBind", Status::Works),
-    ("Default", Status::Works),
-    ("DefaultTime", Status::Works),
-    ("DefMemPerCPU", Status::Works),
-    ("DefMemPerNode", Status::Works),
-    ("DenyAccounts", Status::Works),
-    ("DenyQos", Status::Works),
-    ("DisableRootJobs", Status::Works),
-    ("ExclusiveUser", Status::Works),
-    ("GraceTime", Status::Works),
-    ("Hidden", Status::Works),
-    ("JobDefaults", Status::Works),
-    ("LLN", Status::Works),
-    ("MaxCPUsPerNode", Status::Works),
-    ("MaxCPUsPerSocket", Status::Works),
-    ("MaxMemPerCPU", Status::Works),
-    ("MaxMemPerNode", Status::Works),
-    ("MaxNodes", Status::Works),
-    ("MaxTime", Status::Works),
-    ("MinNodes", Status::Works),
-    ("Nodes", Status::Works),
-    ("OverSubscribe", Status::Works),
-    ("OverTimeLimit", Status::Works),
-    ("PriorityJobFactor", Status::Works),
-    ("PriorityTier", Status::Works),
-    ("Priority", Status::Works),
-    ("QOS", Status::Works),
-    ("ReqResv", Status::Works),
-    ("RootOnly", Status::Works),
-    ("Shared", Status::Works),
-    ("State", Status::Works),
-    ("TRESBillingWeights", Status::Works),
+pub(crate) const FIELDS: &[(&str, OptionStatus)] = &[
+    ("PartitionName", OptionStatus::Works),
+    ("AllocNodes", OptionStatus::Works),
+    ("AllowAccounts", OptionStatus::Works),
+    ("AllowGroups", OptionStatus::Works),
+    ("AllowQos", OptionStatus::Works),
+    ("CpuBind", OptionStatus::Works),
+    ("Default", OptionStatus::Works),
+    ("DefaultTime", OptionStatus::Works),
+    ("DefMemPerCPU", OptionStatus::Works),
+    ("DefMemPerNode", OptionStatus::Works),
+    ("DenyAccounts", OptionStatus::Works),
+    ("DenyQos", OptionStatus::Works),
+    ("DisableRootJobs", OptionStatus::Works),
+    ("ExclusiveUser", OptionStatus::Works),
+    ("GraceTime", OptionStatus::Works),
+    ("Hidden", OptionStatus::Works),
+    ("JobDefaults", OptionStatus::Works),
+    ("LLN", OptionStatus::Works),
+    ("MaxCPUsPerNode", OptionStatus::Works),
+    ("MaxCPUsPerSocket", OptionStatus::Works),
+    ("MaxMemPerCPU", OptionStatus::Works),
+    ("MaxMemPerNode", OptionStatus::Works),
+    ("MaxNodes", OptionStatus::Works),
+    ("MaxTime", OptionStatus::Works),
+    ("MinNodes", OptionStatus::Works),
+    ("Nodes", OptionStatus::Works),
+    ("OverSubscribe", OptionStatus::Works),
+    ("OverTimeLimit", OptionStatus::Works),
+    ("PriorityJobFactor", OptionStatus::Works),
+    ("PriorityTier", OptionStatus::Works),
+    ("Priority", OptionStatus::Works),
+    ("QOS", OptionStatus::Works),
+    ("ReqResv", OptionStatus::Works),
+    ("RootOnly", OptionStatus::Works),
+    ("Shared", OptionStatus::Works),
+    ("State", OptionStatus::Works),
+    ("TRESBillingWeights", OptionStatus::Works),
     ("Alternate", CONF),
     ("ExclusiveTopo", CONF),
     ("PowerDownOnIdle", CONF),
@@ -63,9 +63,9 @@ pub(crate) const FIELDS: &[(&str, Status)] = &[
 ];
 
 /// The field of a key, which may be the beginning of one field's name.
-fn field(key: &str) -> Option<&'static (&'static str, Status)> {
+fn field(key: &str) -> Option<&'static (&'static str, OptionStatus)> {
     let whole = FIELDS.iter().find(|(k, _)| k.eq_ignore_ascii_case(key));
-    let begins = |(name, _): &&(&str, Status)| {
+    let begins = |(name, _): &&(&str, OptionStatus)| {
         let start = name.get(..key.len());
         key.len() >= LETTERS_MIN && start.is_some_and(|start| start.eq_ignore_ascii_case(key))
     };
@@ -142,7 +142,7 @@ impl Session {
                 self.not_supported(pair, None);
                 return None;
             };
-            if let Status::Refused(why) = status {
+            if let OptionStatus::Refused(why) = status {
                 self.not_supported(pair, Some(why));
                 return None;
             }

@@ -3,7 +3,7 @@
 
 use super::Session;
 use crate::connect::ConnectError;
-use crate::options::Status;
+use crate::options::OptionStatus;
 use crate::say;
 use crate::zone::LocalZone;
 use jiff::Zoned;
@@ -12,45 +12,45 @@ use muster_model::command::{NameList, Reply, ReservationAsk, UserCommand};
 use muster_model::reservation::Flags;
 use muster_model::time::{TimeLimit, Timestamp};
 
-const NONE_HERE: Status = Status::Refused("this cluster has none to reserve");
+const NONE_HERE: OptionStatus = OptionStatus::Refused("this cluster has none to reserve");
 
 /// Fields of `create` and `update ReservationName=`, and what they do here.
-pub(crate) const FIELDS: &[(&str, usize, Status)] = &[
-    ("ReservationName", 1, Status::Works),
-    ("StartTime", 1, Status::Works),
-    ("EndTime", 1, Status::Works),
-    ("Duration", 1, Status::Works),
-    ("Nodes", 5, Status::Works),
-    ("NodeCnt", 5, Status::Works),
-    ("NodeCount", 5, Status::Works),
-    ("CoreCnt", 5, Status::Works),
-    ("CoreCount", 5, Status::Works),
-    ("PartitionName", 1, Status::Works),
+pub(crate) const FIELDS: &[(&str, usize, OptionStatus)] = &[
+    ("ReservationName", 1, OptionStatus::Works),
+    ("StartTime", 1, OptionStatus::Works),
+    ("EndTime", 1, OptionStatus::Works),
+    ("Duration", 1, OptionStatus::Works),
+    ("Nodes", 5, OptionStatus::Works),
+    ("NodeCnt", 5, OptionStatus::Works),
+    ("NodeCount", 5, OptionStatus::Works),
+    ("CoreCnt", 5, OptionStatus::Works),
+    ("CoreCount", 5, OptionStatus::Works),
+    ("PartitionName", 1, OptionStatus::Works),
     (
         "Features",
         2,
-        Status::Partly("names with & and | between them; no counts and brackets"),
+        OptionStatus::Partly("names with & and | between them; no counts and brackets"),
     ),
-    ("Flags", 2, Status::Works),
-    ("Users", 1, Status::Works),
-    ("Groups", 1, Status::Works),
-    ("Accounts", 1, Status::Works),
+    ("Flags", 2, OptionStatus::Works),
+    ("Users", 1, OptionStatus::Works),
+    ("Groups", 1, OptionStatus::Works),
+    ("Accounts", 1, OptionStatus::Works),
     (
         "MaxStartDelay",
         1,
-        Status::StoredOnly {
+        OptionStatus::StoredOnly {
             why: "shown; jobs of others never delay a reservation",
             warn: false,
         },
     ),
-    ("Comment", 3, Status::Works),
+    ("Comment", 3, OptionStatus::Works),
     (
         "TRES",
         1,
-        Status::Partly("cpu=, node= and license/NAME=, as CoreCnt, NodeCnt and Licenses"),
+        OptionStatus::Partly("cpu=, node= and license/NAME=, as CoreCnt, NodeCnt and Licenses"),
     ),
-    ("Skip", 2, Status::Works),
-    ("Licenses", 1, Status::Works),
+    ("Skip", 2, OptionStatus::Works),
+    ("Licenses", 1, OptionStatus::Works),
     ("BurstBuffer", 2, NONE_HERE),
     ("Watts", 1, NONE_HERE),
 ];
@@ -192,7 +192,7 @@ fn read(words: &[String], now: &Zoned, update: bool) -> Result<ReservationAsk, R
     Ok(ask)
 }
 
-fn field(key: &str) -> Option<(&'static str, Status)> {
+fn field(key: &str) -> Option<(&'static str, OptionStatus)> {
     let key = key.to_ascii_lowercase();
     FIELDS
         .iter()
@@ -213,7 +213,7 @@ fn set(
 ) -> Result<(), ReservationError> {
     let unknown = || ReservationError(format!("Unknown parameter {word}."));
     let (name, status) = field(key).ok_or_else(unknown)?;
-    if let Status::Refused(why) = status {
+    if let OptionStatus::Refused(why) = status {
         return Err(ReservationError(format!("{name} is not supported: {why}.")));
     }
     let value = value.trim_matches(['"', '\'']);

@@ -19,7 +19,7 @@ use crate::listing::{
     Failure, complain, failed_call, job_document, license_document, node_document, own_step, print,
     reservation,
 };
-use crate::options::Status;
+use crate::options::OptionStatus;
 use job::RecordStyle;
 use muster_model::hostlist;
 use muster_model::ids::{JobId, StepNo};
@@ -100,47 +100,52 @@ pub(crate) enum Entity {
 }
 
 /// Names, how many letters of each must be given at least, what is shown, and what is missing.
-pub(crate) const ENTITIES: &[(&str, usize, Entity, Status)] = &[
-    ("jobs", 1, Entity::Job, Status::Works),
-    ("nodes", 1, Entity::Node, Status::Works),
-    ("partitions", 1, Entity::Partition, Status::Works),
-    ("steps", 2, Entity::Step, Status::Works),
-    ("config", 1, Entity::Config, Status::Works),
-    ("daemons", 2, Entity::Daemons, Status::Works),
-    ("reservations", 1, Entity::Reservation, Status::Works),
-    ("topology", 1, Entity::Topology, Status::Works),
-    ("hostnames", 5, Entity::Hostnames, Status::Works),
-    ("hostlist", 5, Entity::Hostlist, Status::Works),
-    ("hostlistsorted", 9, Entity::HostlistSorted, Status::Works),
-    ("licenses", 2, Entity::Licenses, Status::Works),
+pub(crate) const ENTITIES: &[(&str, usize, Entity, OptionStatus)] = &[
+    ("jobs", 1, Entity::Job, OptionStatus::Works),
+    ("nodes", 1, Entity::Node, OptionStatus::Works),
+    ("partitions", 1, Entity::Partition, OptionStatus::Works),
+    ("steps", 2, Entity::Step, OptionStatus::Works),
+    ("config", 1, Entity::Config, OptionStatus::Works),
+    ("daemons", 2, Entity::Daemons, OptionStatus::Works),
+    ("reservations", 1, Entity::Reservation, OptionStatus::Works),
+    ("topology", 1, Entity::Topology, OptionStatus::Works),
+    ("hostnames", 5, Entity::Hostnames, OptionStatus::Works),
+    ("hostlist", 5, Entity::Hostlist, OptionStatus::Works),
+    (
+        "hostlistsorted",
+        9,
+        Entity::HostlistSorted,
+        OptionStatus::Works,
+    ),
+    ("licenses", 2, Entity::Licenses, OptionStatus::Works),
     (
         "frontends",
         1,
         Entity::Frontend,
-        Status::Partly("front-end nodes are not supported; prints none"),
+        OptionStatus::Partly("front-end nodes are not supported; prints none"),
     ),
     ("federations", 3, Entity::Nothing, NOTHING),
     ("burstbuffers", 2, Entity::Nothing, NOTHING),
     ("bbstat", 2, Entity::Nothing, NOTHING),
     ("dwstat", 2, Entity::Nothing, NOTHING),
-    ("aliases", 2, Entity::Aliases, Status::Works),
+    ("aliases", 2, Entity::Aliases, OptionStatus::Works),
     (
         "assoc_mgr",
         2,
         Entity::Nothing,
-        Status::Refused("see sacctmgr show association, sacctmgr show qos and sshare -a -l"),
+        OptionStatus::Refused("see sacctmgr show association, sacctmgr show qos and sshare -a -l"),
     ),
     (
         "slurmd",
         2,
         Entity::Slurmd,
-        Status::Partly("as the controller knows it: the agent itself is not asked"),
+        OptionStatus::Partly("as the controller knows it: the agent itself is not asked"),
     ),
 ];
 
-const NOTHING: Status = Status::Partly("there are none: nothing is printed");
+const NOTHING: OptionStatus = OptionStatus::Partly("there are none: nothing is printed");
 
-fn entity(word: &str) -> Option<(Entity, Status)> {
+fn entity(word: &str) -> Option<(Entity, OptionStatus)> {
     let word = word.to_ascii_lowercase();
     // Users also name an entity as its records begin: JobId, NodeName, StepId, ....
     let short = ["id", "name"]
@@ -167,7 +172,7 @@ fn show(words: &[String], flags: ScontrolFlags) -> Result<(), Failure> {
     };
     let invalid = || Failure::new(format!("invalid entity:{what} for keyword:show "));
     let (entity, status) = entity(what).ok_or_else(invalid)?;
-    if let Status::Refused(why) = status {
+    if let OptionStatus::Refused(why) = status {
         return Err(Failure::new(format!(
             "scontrol: error: show {what} is not supported: {why}"
         )));

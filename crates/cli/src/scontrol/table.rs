@@ -1,6 +1,6 @@
 //! The options and commands of scontrol: what its parser, its help, its man page and the compatibility page are made of.
 
-use crate::options::{Arg, HelpForm, Spec, Status, also, flag, opt, push_row};
+use crate::options::{Arg, HelpForm, OptionStatus, Spec, also, flag, opt, push_row};
 
 const NO_FEDERATION: &str = "this cluster is not in a federation";
 
@@ -68,7 +68,7 @@ pub(crate) struct Keyword {
     /// What it does.
     pub(crate) help: &'static str,
     /// What it does here.
-    pub(crate) status: Status,
+    pub(crate) status: OptionStatus,
 }
 
 const fn keyword(
@@ -86,18 +86,18 @@ const fn keyword(
         most,
         arguments,
         help,
-        status: Status::Works,
+        status: OptionStatus::Works,
     }
 }
 
 impl Keyword {
     const fn refused(mut self, why: &'static str) -> Keyword {
-        self.status = Status::Refused(why);
+        self.status = OptionStatus::Refused(why);
         self
     }
 
     const fn partly(mut self, how: &'static str) -> Keyword {
-        self.status = Status::Partly(how);
+        self.status = OptionStatus::Partly(how);
         self
     }
 }
@@ -176,7 +176,7 @@ pub(crate) fn help() -> String {
     text.push_str("\n  Valid <COMMAND> values are:\n");
     for keyword in KEYWORDS {
         let note = match keyword.status {
-            Status::Refused(_) => " (not supported here)",
+            OptionStatus::Refused(_) => " (not supported here)",
             _ => "",
         };
         let left = format!("  {} {}", keyword.name, keyword.arguments);

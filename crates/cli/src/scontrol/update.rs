@@ -2,7 +2,7 @@
 
 use super::{Session, nodes};
 use crate::connect::ConnectError;
-use crate::options::Status;
+use crate::options::OptionStatus;
 use muster_model::command::{NodeUpdate, Reply, UserCommand};
 
 /// One `Key=Value`, `Key+=Value` or `Key-=Value`.
@@ -121,14 +121,14 @@ fn made_or_removed(word: &str) -> Option<UpdatedEntity> {
 pub(crate) struct UpdateField {
     pub(crate) name: &'static str,
     pub(crate) letters: usize,
-    pub(crate) status: Status,
+    pub(crate) status: OptionStatus,
 }
 
 const fn works(name: &'static str, letters: usize) -> UpdateField {
     UpdateField {
         name,
         letters,
-        status: Status::Works,
+        status: OptionStatus::Works,
     }
 }
 
@@ -136,12 +136,12 @@ const fn refused(name: &'static str, why: &'static str) -> UpdateField {
     UpdateField {
         name,
         letters: usize::MAX,
-        status: Status::Refused(why),
+        status: OptionStatus::Refused(why),
     }
 }
 
-const FEATURES: Status =
-    Status::Partly("features that are available and those that are active are the same list");
+const FEATURES: OptionStatus =
+    OptionStatus::Partly("features that are available and those that are active are the same list");
 const CONF: &str = "set it in slurm.conf, then scontrol reconfigure";
 const NOT_KEPT: &str = "nodes do not keep this";
 
@@ -151,7 +151,7 @@ pub(crate) const NODE_FIELDS: &[UpdateField] = &[
     UpdateField {
         name: "State",
         letters: 1,
-        status: Status::Partly(
+        status: OptionStatus::Partly(
             "DOWN, DRAIN, FAIL, RESUME, IDLE, UNDRAIN, POWER_UP, POWER_DOWN, POWER_DOWN_ASAP, POWER_DOWN_FORCE; scontrol reboot reboots nodes; scontrol create makes nodes",
         ),
     },
@@ -356,7 +356,7 @@ impl Session {
             let Some(field) = known else {
                 return self.not_supported(pair, None);
             };
-            if let Status::Refused(why) = field.status {
+            if let OptionStatus::Refused(why) = field.status {
                 return self.not_supported(pair, Some(why));
             }
             match field.name {

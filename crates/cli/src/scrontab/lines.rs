@@ -5,7 +5,7 @@ use crate::people;
 use crate::submit::capture;
 use crate::submit::line::{self, SubmitLine};
 use minicbor::bytes::ByteVec;
-use muster_conf::options::{ChosenOptions, Command, directives};
+use muster_conf::options::{ChosenOptions, OptionCommand, directives};
 use muster_model::cron::{CrontabLine, Schedule};
 use muster_model::environment::Environment;
 use muster_model::ids::BlobId;
@@ -132,7 +132,7 @@ fn add(
 /// The options of an entry.
 fn chosen(lines: &[&str]) -> Result<ChosenOptions, String> {
     let invalid = |what: &str| format!("Invalid option found in #SCRON line: {what}");
-    let mut chosen = ChosenOptions::new(Command::Sbatch);
+    let mut chosen = ChosenOptions::new(OptionCommand::Sbatch);
     for text in lines {
         let directive = format!("#SBATCH{text}\n");
         let sections = directives::sections(&directive, "crontab");

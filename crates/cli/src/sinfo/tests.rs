@@ -283,13 +283,13 @@ fn json_of_both_layouts() {
 
 #[test]
 fn every_option_that_works_is_accepted() {
-    use crate::options::Status;
+    use crate::options::OptionStatus;
     let informs = ["help", "usage", "version", "helpformat"];
     for row in OPTIONS
         .iter()
         .filter(|o| !o.is_alias() && !informs.contains(&o.name))
     {
-        if matches!(row.status, Status::Works | Status::Partly(_)) {
+        if matches!(row.status, OptionStatus::Works | OptionStatus::Partly(_)) {
             let set = Options::default().set(row.name, "1".to_owned());
             let text = set.err().map(|e| e.to_string()).unwrap_or_default();
             assert!(!text.contains("is not implemented"), "{text}");

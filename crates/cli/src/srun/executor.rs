@@ -14,7 +14,7 @@ use crate::submit::holder::{Holder, timeout};
 use crate::submit::signals::Signals;
 use muster_model::ids::StepId;
 use muster_node_core::srun::Srun;
-use muster_node_core::srun::config::{Feed, Sink, SrunConfig};
+use muster_node_core::srun::config::{InputSource, Sink, SrunConfig};
 use muster_node_core::srun::interface::{
     self, AgentId, ControllerError, Interest, OutputStream, StepdIdx, StreamsToOpen,
 };
@@ -426,9 +426,9 @@ impl<'f> Executor<'f> {
             self.stderr = open(stderr, OutputTarget::Stderr)?;
         }
         self.input = match &streams.stdin {
-            Feed::Nothing => Input::None,
-            Feed::Own => Input::Own(io::stdin()),
-            Feed::File(pattern) => {
+            InputSource::Nothing => Input::None,
+            InputSource::Own => Input::Own(io::stdin()),
+            InputSource::File(pattern) => {
                 let path = output::expand(pattern, &names);
                 let file = std::fs::File::open(&path);
                 Input::File(file.map_err(|e| format!("Could not open stdin file {path}: {e}"))?)

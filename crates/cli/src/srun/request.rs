@@ -17,7 +17,7 @@ use muster_model::job::StepMaker;
 use muster_model::job_env;
 use muster_model::job_env::{CpuRun, HetComponent};
 use muster_model::spec::{ResourceAsk, Sharing, StdioSpec};
-use muster_node_core::srun::config::{Feed, Sink, Streams};
+use muster_node_core::srun::config::{InputSource, Sink, Streams};
 use muster_proto::step::{StdinTask, StepSpec};
 use std::collections::HashSet;
 
@@ -474,15 +474,15 @@ pub(super) fn streams(
         given => sink(given, &mut stdio.stderr),
     };
     let (stdin, task) = match chosen.value("input") {
-        None | Some("all") => (Feed::Own, StdinTask::All),
-        Some("none") => (Feed::Nothing, StdinTask::None),
+        None | Some("all") => (InputSource::Own, StdinTask::All),
+        Some("none") => (InputSource::Nothing, StdinTask::None),
         Some(text) => match text.parse::<u32>() {
-            Ok(task) => (Feed::Own, StdinTask::One(task)),
+            Ok(task) => (InputSource::Own, StdinTask::One(task)),
             Err(_) if differs_by_task(text) => {
                 stdio.stdin = Some(text.to_owned());
-                (Feed::Nothing, StdinTask::None)
+                (InputSource::Nothing, StdinTask::None)
             }
-            Err(_) => (Feed::File(text.to_owned()), StdinTask::All),
+            Err(_) => (InputSource::File(text.to_owned()), StdinTask::All),
         },
     };
     let streams = Streams {
@@ -514,12 +514,12 @@ fn sink(text: Option<&str>, of_nodes: &mut Option<String>) -> Sink {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use muster_conf::options::{Command, environment, find};
+    use muster_conf::options::{OptionCommand, environment, find};
 
     fn chosen(line: &[(&'static str, Option<&str>)], env: &[(&str, &str)]) -> ChosenOptions {
-        let mut chosen = ChosenOptions::new(Command::Srun);
+        let mut chosen = ChosenOptions::new(OptionCommand::Srun);
         for (long, value) in line {
-            let row = find(Command::Srun, long).unwrap();
+            let row = find(OptionCommand::Srun, long).unwrap();
             chosen.give(row, value.map(str::to_owned), Source::CommandLine);
         }
         environment::read(&mut chosen, |name| {
@@ -674,7 +674,7 @@ mod tests {
         let (stdio, s, task) = of(&[]);
         assert_eq!(
             (s.stdin, s.stdout, s.stderr, task),
-            (Feed::Own, Sink::Own, Sink::Own, StdinTask::All)
+            (InputSource::Own, Sink::Own, Sink::Own, StdinTask::All)
         );
         assert_eq!(stdio, StdioSpec::default());
         let (stdio, s, _) = of(&[("output", Some("o_%t"))]);
@@ -693,7 +693,7 @@ mod tests {
             (None, Some("e%4t"))
         );
         assert_eq!(of(&[("input", Some("3"))]).2, StdinTask::One(3));
-        assert_eq!(of(&[("input", Some("none"))]).1.stdin, Feed::Nothing);
+        assert_eq!(of(&[("input", Some("none"))]).1.stdin, InputSource::Nothing);
         assert_eq!(of(&[("output", Some("2"))]).1.stdout, Sink::OwnOf(2));
         assert!(!differs_by_task("a%%t") && differs_by_task("%3n") && !differs_by_task("%j\\%t"));
     }

@@ -3,7 +3,7 @@
 
 use crate::process;
 use muster_conf::options::ChosenOptions;
-use muster_node_core::srun::config::{Feed, Sink, Streams};
+use muster_node_core::srun::config::{InputSource, Sink, Streams};
 use muster_proto::step::{StdinTask, StepSpec};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::isatty;
@@ -13,8 +13,8 @@ use std::os::fd::BorrowedFd;
 pub(super) fn can_pass_stdio(chosen: &ChosenOptions, spec: &StepSpec, streams: &Streams) -> bool {
     let own = streams.stdout == Sink::Own && streams.stderr == Sink::Own;
     let input = match (&streams.stdin, spec.stdin_task) {
-        (Feed::Own, StdinTask::All | StdinTask::One(0)) => true,
-        (Feed::Nothing, StdinTask::None) => spec.stdio.stdin.is_none(),
+        (InputSource::Own, StdinTask::All | StdinTask::One(0)) => true,
+        (InputSource::Nothing, StdinTask::None) => spec.stdio.stdin.is_none(),
         _ => false,
     };
     // Tasks start when the prolog is over; with the streams they would start before it.
@@ -36,12 +36,12 @@ fn are_plain() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use muster_conf::options::{Command, Source, find};
+    use muster_conf::options::{OptionCommand, Source, find};
 
     fn asked(line: &[(&'static str, Option<&str>)]) -> bool {
-        let mut chosen = ChosenOptions::new(Command::Srun);
+        let mut chosen = ChosenOptions::new(OptionCommand::Srun);
         for (long, value) in line {
-            let row = find(Command::Srun, long).unwrap();
+            let row = find(OptionCommand::Srun, long).unwrap();
             chosen.give(row, value.map(str::to_owned), Source::CommandLine);
         }
         let (stdio, streams, stdin_task) = super::super::request::streams(&chosen).unwrap();

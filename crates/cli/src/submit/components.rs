@@ -3,7 +3,7 @@
 
 use muster_conf::options::chosen::rows;
 use muster_conf::options::getopt::{self, OperandOrder, Parsed};
-use muster_conf::options::{ChosenOptions, Command, Group, OptionRow, Source};
+use muster_conf::options::{ChosenOptions, Group, OptionCommand, OptionRow, Source};
 
 /// What stands between components.
 const SEPARATOR: &str = ":";
@@ -72,7 +72,7 @@ pub(crate) type ComponentOptions = Parsed<'static, OptionRow>;
 /// # Errors
 /// getopt_long's sentence.
 pub(crate) fn split(
-    command: Command,
+    command: OptionCommand,
     args: &[String],
     site: &'static [OptionRow],
 ) -> Result<Vec<ComponentOptions>, String> {
@@ -81,8 +81,8 @@ pub(crate) fn split(
     while let Some(args) = rest.take() {
         let mut part = getopt::parse(rows(command, site), &args, OperandOrder::StopAtWord)?;
         let at = match command {
-            Command::Srun => part.words.iter().position(|w| w == SEPARATOR),
-            Command::Sbatch | Command::Salloc => {
+            OptionCommand::Srun => part.words.iter().position(|w| w == SEPARATOR),
+            OptionCommand::Sbatch | OptionCommand::Salloc => {
                 (part.words.first().is_some_and(|w| w == SEPARATOR)).then_some(0)
             }
         };
@@ -113,7 +113,7 @@ mod tests {
         text.split_whitespace().map(str::to_owned).collect()
     }
 
-    fn shown(command: Command, text: &str) -> Vec<String> {
+    fn shown(command: OptionCommand, text: &str) -> Vec<String> {
         let parts = split(command, &words(text), &[]).unwrap();
         let show = |part: ComponentOptions| {
             let options = part
@@ -130,22 +130,22 @@ mod tests {
     #[test]
     fn parts_of_a_line() {
         assert_eq!(
-            shown(Command::Sbatch, "-n1 -c4 : -n2 : -N3 job.sh : x"),
+            shown(OptionCommand::Sbatch, "-n1 -c4 : -n2 : -N3 job.sh : x"),
             ["ntasks=1 cpus-per-task=4", "ntasks=2", "nodes=3 job.sh : x"]
         );
         assert_eq!(
-            shown(Command::Srun, "-n1 server a : -n2 client"),
+            shown(OptionCommand::Srun, "-n1 server a : -n2 client"),
             ["ntasks=1 server a", "ntasks=2 client"]
         );
         assert_eq!(
-            shown(Command::Srun, "server : client"),
+            shown(OptionCommand::Srun, "server : client"),
             ["server", "client"]
         );
         assert_eq!(
-            shown(Command::Salloc, "-n1 echo : -n"),
+            shown(OptionCommand::Salloc, "-n1 echo : -n"),
             ["ntasks=1 echo : -n"]
         );
-        assert_eq!(shown(Command::Srun, "echo :"), ["echo :"]);
+        assert_eq!(shown(OptionCommand::Srun, "echo :"), ["echo :"]);
     }
 
     #[test]

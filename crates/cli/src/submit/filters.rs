@@ -7,7 +7,7 @@ use muster_conf::endpoint::{self, Endpoint};
 use muster_conf::options::filter::{
     CliFilter, FilterLevel, FilterLoader, FilterLog, FilterOptions,
 };
-use muster_conf::options::{ChosenOptions, Command, OptionRow, Source};
+use muster_conf::options::{ChosenOptions, OptionCommand, OptionRow, Source};
 use muster_conf::site_options::{self, SiteOptions};
 use std::cell::Cell;
 use std::os::unix::process::CommandExt as _;
@@ -37,7 +37,7 @@ pub(crate) struct Filters {
 }
 
 impl Filters {
-    fn none(command: Command) -> Filters {
+    fn none(command: OptionCommand) -> Filters {
         Filters {
             say: Rc::new(Cell::new(Say::new(command.name()))),
             filters: Vec::new(),
@@ -49,7 +49,7 @@ impl Filters {
     ///
     /// # Errors
     /// The exit code, after it was said what is wrong with the file.
-    pub(crate) fn options_of_site(command: Command) -> Result<Filters, ExitCode> {
+    pub(crate) fn options_of_site(command: OptionCommand) -> Result<Filters, ExitCode> {
         let mut all = Filters::none(command);
         let path = endpoint::conf_path().with_file_name(site_options::FILE);
         let Ok(text) = std::fs::read(&path) else {
@@ -68,7 +68,7 @@ impl Filters {
     ///
     /// # Errors
     /// The exit code, after the filter that cannot run was named.
-    pub(crate) fn of_site(command: Command, args: &[String]) -> Result<Filters, ExitCode> {
+    pub(crate) fn of_site(command: OptionCommand, args: &[String]) -> Result<Filters, ExitCode> {
         let mut all = Filters::options_of_site(command)?;
         // A file that cannot be read is complained about where its other keys are needed.
         let Ok(site) = endpoint::read(&endpoint::conf_path()) else {
@@ -124,7 +124,7 @@ impl Filters {
     /// The exit code, after it was said which filter refuses.
     pub(crate) fn defaults(
         &self,
-        command: Command,
+        command: OptionCommand,
         is_early: bool,
     ) -> Result<ChosenOptions, ExitCode> {
         let mut chosen = ChosenOptions::new(command);
@@ -183,7 +183,7 @@ impl Filters {
 
 /// The script, by what this program runs Lua with; a program without hands over to the one that has it.
 fn load_script(
-    command: Command,
+    command: OptionCommand,
     args: &[String],
     site: &Endpoint,
     log: FilterLog,

@@ -96,7 +96,7 @@ impl Holder {
         let patience = take_patience(&mut specs);
         let is_het = specs.len() > 1;
         let hold = specs.first().is_some_and(|spec| spec.interactive);
-        let test_only = line.chosen.command == muster_conf::options::Command::Srun
+        let test_only = line.chosen.command == muster_conf::options::OptionCommand::Srun
             && line.chosen.has("test-only");
         let mut client = line::connect(line, prefix).map_err(NotGranted)?;
         let reply = client.command(if specs.len() > 1 {

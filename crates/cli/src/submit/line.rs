@@ -9,8 +9,8 @@ use crate::process;
 use crate::say::{self, Say};
 use crate::zone::{self, LocalZone};
 use muster_conf::endpoint;
-use muster_conf::options::job::{self, Ambient, Built};
-use muster_conf::options::{ChosenOptions, Command, OptionError, Source, environment, help};
+use muster_conf::options::job::{self, BuiltJob, SubmitEnvironment};
+use muster_conf::options::{ChosenOptions, OptionCommand, OptionError, Source, environment, help};
 use muster_model::environment::split;
 use muster_model::spec::Owner;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ pub(crate) struct SubmitLine {
 /// # Errors
 /// The exit code, when there is nothing more to do: help was printed, or an option was wrong.
 pub(crate) fn read(
-    command: Command,
+    command: OptionCommand,
     args: &[String],
     filters: &Filters,
 ) -> Result<Vec<SubmitLine>, ExitCode> {
@@ -91,7 +91,7 @@ fn mark(name: &str) -> (usize, u64) {
 /// # Errors
 /// As [`read`].
 pub(crate) fn read_in(
-    command: Command,
+    command: OptionCommand,
     args: &[String],
     filters: &Filters,
     variable: impl Fn(&Variables, usize, &str) -> Option<String>,
@@ -155,11 +155,11 @@ fn print(text: &str) -> ExitCode {
 ///
 /// # Errors
 /// The exit code, after what is wrong was printed.
-pub(crate) fn build(line: &mut SubmitLine, prefix: &str) -> Result<Built, ExitCode> {
+pub(crate) fn build(line: &mut SubmitLine, prefix: &str) -> Result<BuiltJob, ExitCode> {
     let say = line.say;
     read_node_files(&mut line.chosen).map_err(|e| say.option_error(&e))?;
     let zone = LocalZone::default();
-    let ambient = Ambient {
+    let ambient = SubmitEnvironment {
         now: zone::now,
         zone: &zone,
     };

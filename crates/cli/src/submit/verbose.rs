@@ -93,11 +93,11 @@ fn per_node_text_with_counts(counts: impl IntoIterator<Item = u32>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use muster_conf::options::{Command, Source, find};
+    use muster_conf::options::{OptionCommand, Source, find};
 
     #[test]
     fn options_are_listed_by_name_with_their_values() {
-        let mut chosen = ChosenOptions::new(Command::Srun);
+        let mut chosen = ChosenOptions::new(OptionCommand::Srun);
         for (long, value) in [
             ("time", Some("5")),
             ("partition", Some("short")),
@@ -105,7 +105,7 @@ mod tests {
             ("exclusive", None),
             ("verbose", None),
         ] {
-            let row = find(Command::Srun, long).unwrap();
+            let row = find(OptionCommand::Srun, long).unwrap();
             chosen.give(row, value.map(str::to_owned), Source::CommandLine);
         }
         let listed: Vec<String> = options(&chosen)

@@ -12,7 +12,9 @@ use muster_model::ids::JobId;
 use muster_model::index_set::IndexSet;
 use muster_model::job::{Hold, JobState};
 use muster_model::private_data::PrivateData;
-use muster_proto::changes::{Change, ChangePosition, ChangedRecord, ChangesAnswer, ChangesQuery};
+use muster_proto::changes::{
+    ChangeNotice, ChangePosition, ChangedRecord, ChangesAnswer, ChangesQuery,
+};
 use muster_proto::client::{JobFilter, Query, Response};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
@@ -155,7 +157,7 @@ fn lines_of(answer: &ChangesAnswer) -> Vec<String> {
     lines
 }
 
-fn line_of(change: &Change) -> String {
+fn line_of(change: &ChangeNotice) -> String {
     let local = zone::show(change.time);
     let clock = local.get(11..19).unwrap_or(&local);
     let what = match &change.subject {

@@ -2,7 +2,7 @@
 //! without values together (`-Vh`). A few options have words for names, after one dash or two.
 
 use super::call;
-use crate::options::{Arg, Opt, Spec, Status};
+use crate::options::{Arg, Opt, OptionStatus, Spec};
 use crate::say;
 
 /// An option that was given.
@@ -129,17 +129,17 @@ fn take(
 ) -> Result<(), String> {
     let long = option.long;
     match option.status {
-        Status::Works | Status::Partly(_) => parsed.options.push(TorqueOption {
+        OptionStatus::Works | OptionStatus::Partly(_) => parsed.options.push(TorqueOption {
             name: option.name,
             value,
         }),
-        Status::StoredOnly { warn: false, .. } => {}
+        OptionStatus::StoredOnly { warn: false, .. } => {}
         _ if informs => {}
-        Status::StoredOnly { why, .. } => {
+        OptionStatus::StoredOnly { why, .. } => {
             let name = call(spec);
             say::stderr(&format!("{name}: warning: -{long} has no effect: {why}\n"));
         }
-        Status::Refused(why) => return Err(format!("-{long} is not supported: {why}")),
+        OptionStatus::Refused(why) => return Err(format!("-{long} is not supported: {why}")),
     }
     Ok(())
 }
@@ -197,7 +197,7 @@ mod tests {
     fn every_refused_option_is_refused_by_name() {
         for spec in SPECS {
             for option in spec.options {
-                if let Status::Refused(_) = option.status {
+                if let OptionStatus::Refused(_) = option.status {
                     let line = words(&format!("-{} x y", option.long));
                     let why = parse(spec, &line, WordPlaces::Mixed).unwrap_err();
                     let name = format!("-{} is not supported: ", option.long);

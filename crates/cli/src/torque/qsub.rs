@@ -188,7 +188,7 @@ fn request(
 /// Files and the name that the script's lines for sbatch say, of which qsub has no need to say others.
 fn said_for_sbatch(program: &TorqueProgram) -> Vec<&'static str> {
     let mut chosen =
-        muster_conf::options::ChosenOptions::new(muster_conf::options::Command::Sbatch);
+        muster_conf::options::ChosenOptions::new(muster_conf::options::OptionCommand::Sbatch);
     if program.is_command || directives::read(&mut chosen, &program.text(), &program.name).is_err()
     {
         // sbatch reports what is wrong with them.

@@ -7,7 +7,7 @@ use crate::say;
 use crate::zone::{self, LocalZone};
 use muster_conf::options::pbs;
 use muster_conf::options::torque::{AmountUnits, TorqueResources};
-use muster_conf::options::values::time::Zone as _;
+use muster_conf::options::values::time::CivilZone as _;
 
 /// Where standard output and error go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

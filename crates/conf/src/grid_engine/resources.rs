@@ -1,6 +1,6 @@
 //! Values of `-l`: times, amounts of memory, numbers, and what each complex stands for here.
 
-use super::{Mapping, Per, Target};
+use super::{CountedPer, Mapping, Target};
 
 /// What requests come to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub struct Resources {
     /// Memory of a slot, bytes.
     pub slot_bytes: u64,
     /// Generic resources with their counts, and what these are counted for.
-    pub gres: Vec<(String, u64, Per)>,
+    pub gres: Vec<(String, u64, CountedPer)>,
     /// Licenses.
     pub licenses: Vec<(String, u64)>,
     /// Features that nodes must have.
@@ -91,7 +91,7 @@ impl Resources {
             "h_vmem" | "mem_free" | "virtual_free" | "h_rss" | "mem" => {
                 self.slot_bytes = self.slot_bytes.max(memory(name, value)?);
             }
-            "gpu" => self.add_gres("gpu", amount(name, value)?, Per::Host),
+            "gpu" => self.add_gres("gpu", amount(name, value)?, CountedPer::Host),
             "hostname" => self.hosts = Some(text(name, value)?.to_owned()),
             "qname" => self.queue = Some(text(name, value)?.to_owned()),
             "num_proc" => self.processors = Some(amount(name, value)?),
@@ -113,7 +113,7 @@ impl Resources {
                 ));
             }
             _ if known.iter().any(|gres| gres == name) => {
-                self.add_gres(name, amount(name, value)?, Per::Host);
+                self.add_gres(name, amount(name, value)?, CountedPer::Host);
             }
             _ => return Err(format!("unknown resource \"{name}\"")),
         }
@@ -142,7 +142,7 @@ impl Resources {
         Ok(())
     }
 
-    fn add_gres(&mut self, name: &str, count: u64, per: Per) {
+    fn add_gres(&mut self, name: &str, count: u64, per: CountedPer) {
         self.gres.push((name.to_owned(), count, per));
     }
 }
@@ -315,8 +315,8 @@ mod tests {
             (Some(60), 2 << 30)
         );
         let gres = [
-            ("gpu:a100".to_owned(), 1, Per::Slot),
-            ("fpga".to_owned(), 2, Per::Host),
+            ("gpu:a100".to_owned(), 1, CountedPer::Slot),
+            ("fpga".to_owned(), 2, CountedPer::Host),
         ];
         assert_eq!(resources.gres, gres);
         assert_eq!(resources.hosts.as_deref(), Some("n1*"));

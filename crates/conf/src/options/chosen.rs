@@ -1,7 +1,7 @@
 //! The options in force: the command line beats the environment, which beats the script's directives; within one
 //! source the last word counts.
 
-use super::row::{Command, OptionRow, Status};
+use super::row::{OptionCommand, OptionRow, OptionStatus};
 use super::{OptionError, find};
 
 /// Where a value came from; later ones are stronger.
@@ -32,7 +32,7 @@ pub struct OptionValue {
 #[derive(Clone, Debug)]
 pub struct ChosenOptions {
     /// The command.
-    pub command: Command,
+    pub command: OptionCommand,
     /// What was given, weaker ones removed, in order of arrival.
     given: Vec<OptionValue>,
     /// How often `--verbose` was given.
@@ -43,7 +43,7 @@ pub struct ChosenOptions {
 
 impl ChosenOptions {
     /// None yet.
-    pub fn new(command: Command) -> ChosenOptions {
+    pub fn new(command: OptionCommand) -> ChosenOptions {
         ChosenOptions {
             command,
             given: Vec::new(),
@@ -132,14 +132,16 @@ impl ChosenOptions {
         let mut warnings = Vec::new();
         for given in &self.given {
             match given.row.status {
-                Status::Works | Status::Partly(_) | Status::StoredOnly { warn: false, .. } => {}
-                Status::StoredOnly { why, warn: true } => {
+                OptionStatus::Works
+                | OptionStatus::Partly(_)
+                | OptionStatus::StoredOnly { warn: false, .. } => {}
+                OptionStatus::StoredOnly { why, warn: true } => {
                     if !given.asks_for_nothing() {
                         let long = given.row.long;
                         warnings.push(format!("--{long} has no effect: {why}"));
                     }
                 }
-                Status::Refused(why) => {
+                OptionStatus::Refused(why) => {
                     if !given.asks_for_nothing() {
                         return Err(OptionError::fatal(format!(
                             "--{} is not supported: {why}",
@@ -155,7 +157,7 @@ impl ChosenOptions {
 
 /// The options of a command: those of the table, and the site's.
 pub fn rows(
-    command: Command,
+    command: OptionCommand,
     site: &'static [OptionRow],
 ) -> impl Iterator<Item = &'static OptionRow> + Clone {
     let own = super::table().iter();
@@ -189,7 +191,7 @@ impl OptionValue {
     }
 
     /// The option's name, with the variable that gave it if one did.
-    fn origin(&self, command: Command) -> String {
+    fn origin(&self, command: OptionCommand) -> String {
         let names = self.row.env_of(command);
         if self.source == Source::Environment && !names.is_empty() {
             return format!("{} (from {})", self.row.long, names.join(" or "));

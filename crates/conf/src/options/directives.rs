@@ -134,12 +134,12 @@ fn words(line: &str, name: &str, number: usize, args: &mut Vec<String>) -> Resul
 
 #[cfg(test)]
 mod tests {
-    use super::super::row::Command;
+    use super::super::row::OptionCommand;
     use super::*;
     use proptest::prelude::*;
 
     fn options(script: &str) -> Result<Vec<(&'static str, Option<String>)>, OptionError> {
-        let mut chosen = ChosenOptions::new(Command::Sbatch);
+        let mut chosen = ChosenOptions::new(OptionCommand::Sbatch);
         read(&mut chosen, script, "job.sh")?;
         Ok(chosen
             .iter()

@@ -77,9 +77,9 @@ pub fn is_on(value: &str) -> bool {
 /// `*_WAIT4SWITCH` is the second half of `--switches`.
 fn wait_for_switches(chosen: &mut ChosenOptions, lookup: impl Fn(&str) -> Option<String>) {
     let name = match chosen.command {
-        super::Command::Sbatch => "SBATCH_WAIT4SWITCH",
-        super::Command::Srun => "SLURM_WAIT4SWITCH",
-        super::Command::Salloc => "SALLOC_WAIT4SWITCH",
+        super::OptionCommand::Sbatch => "SBATCH_WAIT4SWITCH",
+        super::OptionCommand::Srun => "SLURM_WAIT4SWITCH",
+        super::OptionCommand::Salloc => "SALLOC_WAIT4SWITCH",
     };
     let (Some(time), Some(count)) = (lookup(name), chosen.value("switches")) else {
         return;
@@ -95,10 +95,10 @@ fn wait_for_switches(chosen: &mut ChosenOptions, lookup: impl Fn(&str) -> Option
 
 #[cfg(test)]
 mod tests {
-    use super::super::Command;
+    use super::super::OptionCommand;
     use super::*;
 
-    fn chosen(command: Command, pairs: &[(&str, &str)]) -> ChosenOptions {
+    fn chosen(command: OptionCommand, pairs: &[(&str, &str)]) -> ChosenOptions {
         let mut chosen = ChosenOptions::new(command);
         read(&mut chosen, |name| {
             pairs
@@ -113,7 +113,7 @@ mod tests {
     fn a_number_says_how_verbose() {
         for (value, verbose) in [("0", 0), ("1", 1), ("4", 4), ("yes", 1), ("999999999", 10)] {
             assert_eq!(
-                chosen(Command::Sbatch, &[("SBATCH_DEBUG", value)]).verbose,
+                chosen(OptionCommand::Sbatch, &[("SBATCH_DEBUG", value)]).verbose,
                 verbose
             );
         }
@@ -121,7 +121,11 @@ mod tests {
 
     #[test]
     fn nothing_is_looked_for_that_could_not_be_an_option() {
-        for command in [Command::Sbatch, Command::Srun, Command::Salloc] {
+        for command in [
+            OptionCommand::Sbatch,
+            OptionCommand::Srun,
+            OptionCommand::Salloc,
+        ] {
             let mut chosen = ChosenOptions::new(command);
             read(&mut chosen, |name| {
                 assert!(may_be_option(name.as_bytes()), "{name}");
@@ -133,7 +137,7 @@ mod tests {
     #[test]
     fn values_and_flags() {
         let c = chosen(
-            Command::Sbatch,
+            OptionCommand::Sbatch,
             &[
                 ("SBATCH_JOB_NAME", "x"),
                 ("SBATCH_REQUEUE", ""),
@@ -157,10 +161,10 @@ mod tests {
             ("SLURM_DISTRIBUTION", "plane"),
             ("SLURM_DIST_PLANESIZE", "3"),
         ];
-        let c = chosen(Command::Srun, &planes);
+        let c = chosen(OptionCommand::Srun, &planes);
         assert_eq!(c.value("distribution"), Some("plane=3"));
         let c = chosen(
-            Command::Srun,
+            OptionCommand::Srun,
             &[("SLURM_DISTRIBUTION", "plane=2"), planes[1]],
         );
         assert_eq!(c.value("distribution"), Some("plane=2"));
@@ -168,8 +172,8 @@ mod tests {
 
     #[test]
     fn the_command_line_is_stronger_and_a_directive_weaker() {
-        let mut c = ChosenOptions::new(Command::Sbatch);
-        let row = super::super::find(Command::Sbatch, "job-name").unwrap();
+        let mut c = ChosenOptions::new(OptionCommand::Sbatch);
+        let row = super::super::find(OptionCommand::Sbatch, "job-name").unwrap();
         c.give(row, Some("directive".into()), Source::Directive);
         c.give(row, Some("environment".into()), Source::Environment);
         assert_eq!(c.value("job-name"), Some("environment"));
@@ -182,7 +186,7 @@ mod tests {
     #[test]
     fn srun_takes_the_allocation_from_the_environment() {
         let c = chosen(
-            Command::Srun,
+            OptionCommand::Srun,
             &[
                 ("SLURM_NTASKS", "4"),
                 ("SLURM_NPROCS", "5"),

@@ -3,7 +3,7 @@
 
 use super::chosen::{ChosenOptions, Source};
 use super::find;
-use super::row::{Arg, Command, Group, OptionRow};
+use super::row::{Arg, Group, OptionCommand, OptionRow};
 use muster_model::time::TimeLimit;
 use std::path::Path;
 use std::rc::Rc;
@@ -117,7 +117,7 @@ impl FilterOptions {
     /// An option's value; absent if there is no such option, or it has no value.
     pub fn get(&self, name: &str) -> Option<String> {
         let Some(row) = self.row(name) else {
-            let is_of_another = Command::ALL.iter().any(|c| find(*c, name).is_some());
+            let is_of_another = OptionCommand::ALL.iter().any(|c| find(*c, name).is_some());
             return is_of_another.then(|| OF_ANOTHER.to_owned());
         };
         let unset = || {

@@ -29,9 +29,9 @@ impl Spec for OptionRow {
 
 /// An option of a command that has no need of more: long name, short name, value.
 #[derive(Clone, Copy, Debug)]
-pub struct Simple(pub &'static str, pub Option<char>, pub Arg);
+pub struct SimpleOption(pub &'static str, pub Option<char>, pub Arg);
 
-impl Spec for Simple {
+impl Spec for SimpleOption {
     fn long(&self) -> &'static str {
         self.0
     }
@@ -177,7 +177,7 @@ fn short_options<'t, 'a, T: Spec>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Command, table};
+    use super::super::{OptionCommand, table};
     use super::*;
     use proptest::prelude::*;
 
@@ -185,7 +185,9 @@ mod tests {
 
     fn sbatch(args: &[&str]) -> Result<(Options, Vec<String>), String> {
         let args: Vec<String> = args.iter().map(|a| (*a).to_owned()).collect();
-        let rows = table().iter().filter(|r| r.commands.has(Command::Sbatch));
+        let rows = table()
+            .iter()
+            .filter(|r| r.commands.has(OptionCommand::Sbatch));
         let parsed = parse(rows, &args, OperandOrder::StopAtWord)?;
         let options = parsed
             .options

@@ -1,6 +1,6 @@
 //! `--help` and `--usage` from the table.
 
-use super::row::{Arg, Command, Group, OptionRow};
+use super::row::{Arg, Group, OptionCommand, OptionRow};
 use std::fmt::Write as _;
 
 const INDENT: usize = 30;
@@ -17,7 +17,7 @@ const GROUPS: &[(Group, &str)] = &[
 ];
 
 /// What `--help` prints; `site` are options of the site's own.
-pub fn help(command: Command, site: &[OptionRow]) -> String {
+pub fn help(command: OptionCommand, site: &[OptionRow]) -> String {
     let mut text = format!("Usage: {}\n", synopsis(command));
     for (group, title) in GROUPS {
         let mut rows: Vec<&OptionRow> = super::table()
@@ -40,11 +40,11 @@ pub fn help(command: Command, site: &[OptionRow]) -> String {
     text
 }
 
-fn synopsis(command: Command) -> &'static str {
+fn synopsis(command: OptionCommand) -> &'static str {
     match command {
-        Command::Sbatch => "sbatch [OPTIONS...] script [args...]",
-        Command::Srun => "srun [OPTIONS...] executable [args...]",
-        Command::Salloc => "salloc [OPTIONS...] [command [args...]]",
+        OptionCommand::Sbatch => "sbatch [OPTIONS...] script [args...]",
+        OptionCommand::Srun => "srun [OPTIONS...] executable [args...]",
+        OptionCommand::Salloc => "salloc [OPTIONS...] [command [args...]]",
     }
 }
 
@@ -59,9 +59,9 @@ fn push_row(text: &mut String, row: &OptionRow) {
         left.push(' ');
     }
     let note = match row.status {
-        super::Status::Works | super::Status::Partly(_) => "",
-        super::Status::StoredOnly { .. } => " (no effect here)",
-        super::Status::Refused(_) => " (not supported here)",
+        super::OptionStatus::Works | super::OptionStatus::Partly(_) => "",
+        super::OptionStatus::StoredOnly { .. } => " (no effect here)",
+        super::OptionStatus::Refused(_) => " (not supported here)",
     };
     let mut column = left.chars().count();
     text.push_str(&left);
@@ -96,7 +96,7 @@ fn long_form(row: &OptionRow) -> String {
 }
 
 /// What `--usage` prints.
-pub fn usage(command: Command) -> String {
+pub fn usage(command: OptionCommand) -> String {
     let name = command.name();
     let head = format!("Usage: {name}");
     let indent = head.len() + 1;
@@ -105,7 +105,7 @@ pub fn usage(command: Command) -> String {
     let rows = super::table()
         .iter()
         .filter(|r| r.commands.has(command) && r.same_as.is_none())
-        .filter(|r| !matches!(r.status, super::Status::Refused(_)));
+        .filter(|r| !matches!(r.status, super::OptionStatus::Refused(_)));
     let options = rows.map(|row| match row.short {
         Some(c) if row.arg == Arg::Required => format!("[-{c} {}]", row.placeholder),
         _ => format!("[{}]", long_form(row)),

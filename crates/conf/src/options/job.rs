@@ -6,8 +6,8 @@ mod devices;
 mod no_effect;
 
 use super::chosen::ChosenOptions;
-use super::row::{Command, Group};
-use super::values::time::Zone;
+use super::row::{Group, OptionCommand};
+use super::values::time::CivilZone;
 use super::values::{self, number};
 use super::{OptionError, values::time};
 use crate::value::{self, DurationLimit};
@@ -42,16 +42,16 @@ impl From<Refusal> for BuildError {
 }
 
 /// What the outside world tells the pure part.
-pub struct Ambient<'a> {
+pub struct SubmitEnvironment<'a> {
     /// Now. Hardly anything needs it, and what leads there would be some per cent of what sbatch does.
     pub now: fn() -> Timestamp,
     /// The user's time zone.
-    pub zone: &'a dyn Zone,
+    pub zone: &'a dyn CivilZone,
 }
 
 /// A job as far as options say, and what to tell the user.
 #[derive(Debug)]
-pub struct Built {
+pub struct BuiltJob {
     /// The job.
     pub spec: JobSpec,
     /// Lines for standard error.
@@ -62,7 +62,10 @@ pub struct Built {
 ///
 /// # Errors
 /// The first option that is malformed or refused.
-pub fn build(chosen: &ChosenOptions, ambient: &Ambient<'_>) -> Result<Built, BuildError> {
+pub fn build(
+    chosen: &ChosenOptions,
+    ambient: &SubmitEnvironment<'_>,
+) -> Result<BuiltJob, BuildError> {
     let mut warnings = chosen.check_status()?;
     let ask = resource_ask(chosen, &mut warnings)?;
     mem_bind(chosen)?;
@@ -75,8 +78,8 @@ pub fn build(chosen: &ChosenOptions, ambient: &Ambient<'_>) -> Result<Built, Bui
         qos: text("qos"),
         partitions: partitions(chosen),
         kind: match chosen.command {
-            Command::Sbatch => JobKind::Batch,
-            Command::Srun | Command::Salloc => JobKind::Allocation,
+            OptionCommand::Sbatch => JobKind::Batch,
+            OptionCommand::Srun | OptionCommand::Salloc => JobKind::Allocation,
         },
         ask,
         time_limit: time_limit(chosen, "time")?,
@@ -94,7 +97,7 @@ pub fn build(chosen: &ChosenOptions, ambient: &Ambient<'_>) -> Result<Built, Bui
         mail: mail(chosen)?,
         no_kill: no_kill(chosen)?,
         shown: shown(chosen),
-        interactive: chosen.command != Command::Sbatch,
+        interactive: chosen.command != OptionCommand::Sbatch,
         ..JobSpec::default()
     };
     if spec
@@ -114,10 +117,10 @@ pub fn build(chosen: &ChosenOptions, ambient: &Ambient<'_>) -> Result<Built, Bui
         })?);
     }
     match chosen.command {
-        Command::Sbatch => batch_only(chosen, &mut spec)?,
-        Command::Srun | Command::Salloc => spec.immediate_s = immediate(chosen)?,
+        OptionCommand::Sbatch => batch_only(chosen, &mut spec)?,
+        OptionCommand::Srun | OptionCommand::Salloc => spec.immediate_s = immediate(chosen)?,
     }
-    if chosen.command != Command::Srun && chosen.value("wait-all-nodes").is_some() {
+    if chosen.command != OptionCommand::Srun && chosen.value("wait-all-nodes").is_some() {
         let text = chosen.value("wait-all-nodes").unwrap_or_default();
         spec.wait_all_nodes = match number("wait-all-nodes", text, 0)? {
             0 => false,
@@ -125,7 +128,7 @@ pub fn build(chosen: &ChosenOptions, ambient: &Ambient<'_>) -> Result<Built, Bui
             _ => return Err(OptionError::invalid("Invalid --wait-all-nodes specification").into()),
         };
     }
-    Ok(Built { spec, warnings })
+    Ok(BuiltJob { spec, warnings })
 }
 
 /// `--class`, with what the user said of what each job has.
@@ -244,7 +247,7 @@ pub fn read_limit(text: &str) -> Result<TimeLimit, value::ValueError> {
 fn point(
     chosen: &ChosenOptions,
     long: &'static str,
-    ambient: &Ambient<'_>,
+    ambient: &SubmitEnvironment<'_>,
 ) -> Result<Option<Timestamp>, OptionError> {
     let Some(text) = chosen.value(long) else {
         return Ok(None);

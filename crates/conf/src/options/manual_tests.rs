@@ -49,9 +49,9 @@ const SALLOC: &str = "\
 #[test]
 fn every_option_of_the_manuals_has_a_row() {
     for (command, names) in [
-        (Command::Sbatch, SBATCH),
-        (Command::Srun, SRUN),
-        (Command::Salloc, SALLOC),
+        (OptionCommand::Sbatch, SBATCH),
+        (OptionCommand::Srun, SRUN),
+        (OptionCommand::Salloc, SALLOC),
     ] {
         for name in names.split_whitespace() {
             assert!(
@@ -66,14 +66,14 @@ fn every_option_of_the_manuals_has_a_row() {
 #[test]
 fn variables_name_their_command() {
     for row in table() {
-        for command in Command::ALL {
+        for command in OptionCommand::ALL {
             if !row.commands.has(command) {
                 continue;
             }
             let own = match command {
-                Command::Sbatch => "SBATCH_",
-                Command::Srun => "SRUN_",
-                Command::Salloc => "SALLOC_",
+                OptionCommand::Sbatch => "SBATCH_",
+                OptionCommand::Srun => "SRUN_",
+                OptionCommand::Salloc => "SALLOC_",
             };
             for name in row.env_of(command) {
                 assert!(

@@ -3,7 +3,7 @@
 
 /// A command that the table serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Command {
+pub enum OptionCommand {
     /// sbatch.
     Sbatch,
     /// srun.
@@ -12,16 +12,20 @@ pub enum Command {
     Salloc,
 }
 
-impl Command {
+impl OptionCommand {
     /// All of them.
-    pub const ALL: [Command; 3] = [Command::Sbatch, Command::Srun, Command::Salloc];
+    pub const ALL: [OptionCommand; 3] = [
+        OptionCommand::Sbatch,
+        OptionCommand::Srun,
+        OptionCommand::Salloc,
+    ];
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
-            Command::Sbatch => "sbatch",
-            Command::Srun => "srun",
-            Command::Salloc => "salloc",
+            OptionCommand::Sbatch => "sbatch",
+            OptionCommand::Srun => "srun",
+            OptionCommand::Salloc => "salloc",
         }
     }
 }
@@ -47,7 +51,7 @@ impl Commands {
     pub const ALL: Commands = Commands(7);
 
     /// Whether `command` is in it.
-    pub const fn has(self, command: Command) -> bool {
+    pub const fn has(self, command: OptionCommand) -> bool {
         self.0 & (1 << command as u8) != 0
     }
 
@@ -91,7 +95,7 @@ pub enum Group {
 
 /// What an option does here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
+pub enum OptionStatus {
     /// What Slurm's manual says.
     Works,
     /// A part of it; the text says which, or what is missing.
@@ -129,7 +133,7 @@ pub struct OptionRow {
     /// One line on what it does.
     pub help: &'static str,
     /// What it does here.
-    pub status: Status,
+    pub status: OptionStatus,
     /// Another name of the option with this long name.
     pub same_as: Option<&'static str>,
 }
@@ -146,7 +150,7 @@ pub(super) const fn flag(long: &'static str, help: &'static str) -> OptionRow {
         env: [&[], &[], &[]],
         group: Group::Run,
         help,
-        status: Status::Works,
+        status: OptionStatus::Works,
         same_as: None,
     }
 }
@@ -199,17 +203,17 @@ impl OptionRow {
     }
 
     pub(super) const fn sbatch_env(mut self, names: &'static [&'static str]) -> OptionRow {
-        self.env[Command::Sbatch as usize] = names;
+        self.env[OptionCommand::Sbatch as usize] = names;
         self
     }
 
     pub(super) const fn srun_env(mut self, names: &'static [&'static str]) -> OptionRow {
-        self.env[Command::Srun as usize] = names;
+        self.env[OptionCommand::Srun as usize] = names;
         self
     }
 
     pub(super) const fn salloc_env(mut self, names: &'static [&'static str]) -> OptionRow {
-        self.env[Command::Salloc as usize] = names;
+        self.env[OptionCommand::Salloc as usize] = names;
         self
     }
 
@@ -229,24 +233,24 @@ impl OptionRow {
 
     /// Works in part.
     pub(super) const fn partly(mut self, how: &'static str) -> OptionRow {
-        self.status = Status::Partly(how);
+        self.status = OptionStatus::Partly(how);
         self
     }
 
     /// Accepted without effect; the user gets a warning with the reason.
     pub(super) const fn warns(mut self, why: &'static str) -> OptionRow {
-        self.status = Status::StoredOnly { why, warn: true };
+        self.status = OptionStatus::StoredOnly { why, warn: true };
         self
     }
 
     /// Accepted without effect that anyone would miss.
     pub(super) const fn stored(mut self, why: &'static str) -> OptionRow {
-        self.status = Status::StoredOnly { why, warn: false };
+        self.status = OptionStatus::StoredOnly { why, warn: false };
         self
     }
 
     pub(super) const fn refused(mut self, why: &'static str) -> OptionRow {
-        self.status = Status::Refused(why);
+        self.status = OptionStatus::Refused(why);
         self
     }
 
@@ -256,7 +260,7 @@ impl OptionRow {
     }
 
     /// Variables of a command.
-    pub fn env_of(&self, command: Command) -> &'static [&'static str] {
+    pub fn env_of(&self, command: OptionCommand) -> &'static [&'static str] {
         self.env[command as usize]
     }
 }

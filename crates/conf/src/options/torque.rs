@@ -4,7 +4,7 @@
 mod amounts;
 mod chunks;
 
-use super::row::Status;
+use super::row::OptionStatus;
 use amounts::{memory, time_limit};
 use chunks::{NodeChunks, nodes, select};
 
@@ -168,12 +168,12 @@ const NAMES: [(&str, ResourceKind); 46] = [
 ];
 
 /// The names, and what becomes of a request.
-pub fn statuses() -> impl Iterator<Item = (&'static str, Status)> {
+pub fn statuses() -> impl Iterator<Item = (&'static str, OptionStatus)> {
     NAMES.iter().map(|(name, kind)| {
         let status = match kind {
-            ResourceKind::WithoutEffect(why) => Status::StoredOnly { why, warn: true },
-            ResourceKind::Refused(why) => Status::Refused(why),
-            _ => Status::Works,
+            ResourceKind::WithoutEffect(why) => OptionStatus::StoredOnly { why, warn: true },
+            ResourceKind::Refused(why) => OptionStatus::Refused(why),
+            _ => OptionStatus::Works,
         };
         (*name, status)
     })

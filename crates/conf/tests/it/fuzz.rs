@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use muster_conf::files::{self, Flat};
+use muster_conf::files::{self, PlainFile};
 use muster_conf::{
-    ListingContext, Minimal, Severity, load_text, load_with, show_config, topology, write_minimal,
+    ListingContext, PrivateClusterConfig, Severity, load_text, load_with, show_config, topology,
+    write_minimal,
 };
 use proptest::prelude::*;
 
@@ -33,7 +34,7 @@ fn load_everything(bytes: &[u8]) {
     assert!(show_config(&config, &facts).len() > 150);
     let _ = files::load_gres_with(path, &read);
     let _ = topology::load_with(path, &read);
-    for kind in [Flat::Cgroup, Flat::Mpi, Flat::Slurmdbd] {
+    for kind in [PlainFile::Cgroup, PlainFile::Mpi, PlainFile::Slurmdbd] {
         let _ = files::load_flat_with(kind, path, &read);
     }
 }
@@ -90,7 +91,7 @@ proptest! {
 
     #[test]
     fn what_is_written_loads(nodes in 1..2000u32, cpus in 1..1024u32, port in 1024..40_000u16) {
-        let minimal = Minimal {
+        let minimal = PrivateClusterConfig {
             host: "box", port, user: "alice", home: Path::new("/home/alice/.muster"),
             nodes, cpus, memory_mib: 8000,
         };

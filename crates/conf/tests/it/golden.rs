@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use muster_conf::files::{self, Flat};
+use muster_conf::files::{self, PlainFile};
 use muster_conf::{
     Config, Diagnostic, ListingContext, Severity, check, check_with, format_row, load, show_config,
     topology,
@@ -132,14 +132,14 @@ fn files_beside() {
             writeln!(text, "{diagnostic}").unwrap();
         }
     };
-    let (mpi, found) = files::load_flat(Flat::Mpi, &data("site-mpi.conf"));
+    let (mpi, found) = files::load_flat(PlainFile::Mpi, &data("site-mpi.conf"));
     assert_eq!(mpi.text("PMIxDirectConn"), Some("true"));
     assert_eq!(mpi.text("PMIxTimeout"), Some("300"));
     say(found);
-    let (dbd, found) = files::load_flat(Flat::Slurmdbd, &data("site-slurmdbd.conf"));
+    let (dbd, found) = files::load_flat(PlainFile::Slurmdbd, &data("site-slurmdbd.conf"));
     assert_eq!(dbd.text("StorageUser"), Some("slurm"));
     say(found);
-    let (_, found) = files::load_flat(Flat::Cgroup, &data("beside/cgroup.conf"));
+    let (_, found) = files::load_flat(PlainFile::Cgroup, &data("beside/cgroup.conf"));
     say(found);
     let (gres, found) = files::load_gres(&data("beside/gres.conf"));
     say(found);

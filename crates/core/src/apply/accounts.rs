@@ -2,7 +2,7 @@
 
 use crate::event::{AccountsChange, RecordChange};
 use muster_model::account_limits::Scope;
-use muster_model::accounts::{Account, Accounts, Cluster, NORMAL, ROOT, Terms, User};
+use muster_model::accounts::{Account, Accounts, AssociationTerms, Cluster, NORMAL, ROOT, User};
 use muster_model::time::Timestamp;
 use std::collections::BTreeMap;
 
@@ -138,7 +138,7 @@ fn rename_user(users: &mut BTreeMap<String, User>, from: &str, to: &str) {
 pub(crate) fn assign_ids(accounts: &mut Accounts) {
     let last = &mut accounts.last_association;
     *last = (*last).max(2);
-    let mut next = |terms: &mut Terms| {
+    let mut next = |terms: &mut AssociationTerms| {
         if terms.id == 0 {
             *last = last.saturating_add(1);
             terms.id = *last;
@@ -162,7 +162,7 @@ pub(crate) fn assign_ids(accounts: &mut Accounts) {
 fn assign_ids_of_cluster(cluster: &mut Cluster) {
     let last = &mut cluster.last_association;
     *last = (*last).max(2);
-    let mut next = |terms: &mut Terms| {
+    let mut next = |terms: &mut AssociationTerms| {
         if terms.id == 0 {
             *last = last.saturating_add(1);
             terms.id = *last;
@@ -175,7 +175,7 @@ fn assign_ids_of_cluster(cluster: &mut Cluster) {
 fn assign(
     accounts: &mut BTreeMap<String, Account>,
     users: &mut BTreeMap<String, User>,
-    next: &mut impl FnMut(&mut Terms),
+    next: &mut impl FnMut(&mut AssociationTerms),
 ) {
     for account in accounts.values_mut() {
         next(&mut account.terms);

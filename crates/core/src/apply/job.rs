@@ -10,7 +10,7 @@ use muster_model::job::{
     Step, StepEnd,
 };
 use muster_model::limits::STEP_LINE_BYTES_MAX;
-use muster_model::power::Waking;
+use muster_model::power::PowerUpWait;
 use muster_model::spec::JobKind;
 use muster_model::time::Timestamp;
 use muster_model::visible_text::beginning;
@@ -264,11 +264,11 @@ fn apply_change(job: &mut Job, change: &JobChange, at: Timestamp) {
         JobChange::Detail(text) => job.reason_detail = Some(text.clone()),
         JobChange::Ready => match job.power_up {
             None => job.configuring = false,
-            Some(_) => job.power_up = Some(Waking::Nodes),
+            Some(_) => job.power_up = Some(PowerUpWait::Nodes),
         },
         JobChange::Waking(waking) => job.power_up = Some(*waking),
         JobChange::NodesUp => {
-            job.configuring = job.power_up == Some(Waking::NodesAndProlog);
+            job.configuring = job.power_up == Some(PowerUpWait::NodesAndProlog);
             job.power_up = None;
             job.start_time = Some(at);
         }

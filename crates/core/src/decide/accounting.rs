@@ -15,7 +15,7 @@ use crate::event::{AccountsChange, Event};
 use crate::policy::access;
 use crate::state::State;
 use muster_model::account_limits::{LimitAsk, Limits};
-use muster_model::accounts::{Accounts, QosDelta, ROOT, Terms};
+use muster_model::accounts::{Accounts, AssociationTerms, QosDelta, ROOT};
 use muster_model::command::{AccountsAsk, AccountsEdit, Identity, ListEdit, Reply, TermsAsk};
 use muster_model::limits::NAME_BYTES_MAX;
 use muster_model::refusal::{Refusal, RefusalCode};
@@ -326,7 +326,7 @@ fn set_limits(limits: &mut Limits, asked: &[LimitAsk], qos: bool) -> Result<(), 
     Ok(())
 }
 
-fn set_terms(terms: &mut Terms, ask: &TermsAsk) -> Result<(), Refusal> {
+fn set_terms(terms: &mut AssociationTerms, ask: &TermsAsk) -> Result<(), Refusal> {
     if let Some(shares) = ask.shares {
         terms.shares = shares;
     }
@@ -349,7 +349,7 @@ fn set_terms(terms: &mut Terms, ask: &TermsAsk) -> Result<(), Refusal> {
 
 /// A list replaces what there was, an empty one clears it; with a sign it changes the list that is set, or what the
 /// association has beside that of the account above.
-fn set_qos(terms: &mut Terms, sign: Option<char>, names: &[String]) {
+fn set_qos(terms: &mut AssociationTerms, sign: Option<char>, names: &[String]) {
     let Some(sign) = sign else {
         terms.qos = Some(names.to_vec()).filter(|list| !list.is_empty());
         terms.qos_delta = QosDelta::default();

@@ -8,7 +8,7 @@ use super::partition_access::is_within;
 use super::{power, turns};
 use crate::event::{Event, JobChange};
 use crate::policy::limits::{amounts_to_start, checks_starts, note_counts};
-use crate::state::{LicenseSource, Note};
+use crate::state::{DisplayUpdate, LicenseSource};
 use muster_model::command::{Plan, PlannedExpectation, PlannedReason, PlannedStart};
 use muster_model::config::PartitionState;
 use muster_model::ids::{Attempt, JobId, StepNo};
@@ -55,7 +55,7 @@ pub(super) fn commit(draft: &mut Draft<'_>, plan: Plan) {
             .job(*id)
             .is_some_and(|j| j.is_startable() && j.reason != *reason)
         {
-            draft.note(Note::Reason(*id, *reason));
+            draft.note(DisplayUpdate::Reason(*id, *reason));
         }
     }
     for PlannedExpectation {
@@ -65,7 +65,7 @@ pub(super) fn commit(draft: &mut Draft<'_>, plan: Plan) {
     {
         let known = draft.job(*id).filter(|job| job.is_startable());
         if known.is_some_and(|job| job.expected_start != Some(*time)) {
-            draft.note(Note::Expected(*id, Some(*time)));
+            draft.note(DisplayUpdate::Expected(*id, Some(*time)));
         }
     }
 }
@@ -400,7 +400,8 @@ pub(super) fn share_fits(
         return false;
     }
     let mut asked: Vec<muster_model::cpuset::CpuSet> = node.used_gres.clone();
-    let entries: Vec<gpu_parts::Entry<'_>> = node.config.gres.iter().map(|g| g.entry()).collect();
+    let entries: Vec<gpu_parts::GresEntry<'_>> =
+        node.config.gres.iter().map(|g| g.entry()).collect();
     share.gres.iter().all(|gres| {
         let Some(slot) = node.gres_slot(gres) else {
             return false;

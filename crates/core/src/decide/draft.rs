@@ -16,7 +16,7 @@ use crate::event::{AccountsChange, Event, JobChange};
 use crate::index::Counts;
 use crate::policy::limits::amounts;
 use crate::state::limit_use::CurrentUse;
-use crate::state::{LicenseSource, LicenseUse, Note, Scale, State};
+use crate::state::{DisplayUpdate, LicenseSource, LicenseUse, Scale, State};
 use muster_model::account_limits::Scope;
 use muster_model::command::Reply;
 use muster_model::cron::Crontab;
@@ -46,7 +46,7 @@ pub(super) struct Draft<'a> {
     /// See [`Draft::looked_at`].
     looked_at: Cell<u64>,
     effects: Vec<Effect>,
-    notes: Vec<Note>,
+    notes: Vec<DisplayUpdate>,
     next_job_id: u64,
     /// Records and nodes that changed.
     jobs: DraftedJobs,
@@ -327,7 +327,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Something to take note of.
-    pub(super) fn note(&mut self, note: Note) {
+    pub(super) fn note(&mut self, note: DisplayUpdate) {
         self.notes.push(note);
     }
 

@@ -8,7 +8,7 @@ use muster_model::hostlist;
 use muster_model::ids::{JobId, NodeIdx, StepNo};
 use muster_model::job::{
     AfterCompleting, Allocation, ExitStatus, Hold, Job, JobState, NodeShare, Phase, Reason,
-    StepEnd, Usage,
+    ResourceUsage, StepEnd,
 };
 use muster_model::limits::{LAUNCH_BACKOFF_MAX_S, LAUNCH_BACKOFF_S};
 use muster_model::node::Node;
@@ -244,7 +244,7 @@ pub(super) fn release(draft: &mut Draft<'_>, id: JobId, position: u32) {
             end_time: at,
             exit: ExitStatus { code: 0, signal },
             state,
-            usage: Usage::default(),
+            usage: ResourceUsage::default(),
             cancelled_by: cancelled_by.filter(|_| step != StepNo::EXTERN),
         });
         draft.emit(Event::StepEnded { id, step, end });

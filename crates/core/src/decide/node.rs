@@ -7,7 +7,7 @@ use super::job_limits::Moved;
 use super::node_loss;
 use super::{power, reboot, turns};
 use crate::event::{Event, JobChange, NodeChange};
-use crate::state::Note;
+use crate::state::DisplayUpdate;
 use muster_model::command::NodeCommand;
 use muster_model::config::ExitCodeRange;
 use muster_model::grid_engine::is_marked;
@@ -34,7 +34,7 @@ pub(super) fn node(draft: &mut Draft<'_>, idx: NodeIdx, command: &NodeCommand) {
         NodeCommand::Health {
             load_centi,
             free_mib,
-        } => draft.note(Note::Health {
+        } => draft.note(DisplayUpdate::Health {
             node: idx,
             load_centi: *load_centi,
             free_mib: *free_mib,

@@ -11,7 +11,7 @@ use muster_model::ids::{JobId, NodeIdx};
 use muster_model::job::Job;
 use muster_model::node::{Node, NodeLink, NodeReason};
 use muster_model::node_state::{StateFlag, StatePattern};
-use muster_model::power::{Power, PowerConfig, Waking};
+use muster_model::power::{Power, PowerConfig, PowerUpWait};
 use muster_model::refusal::{Refusal, RefusalCode};
 use std::sync::Arc;
 
@@ -100,8 +100,8 @@ pub(super) fn wake(draft: &mut Draft<'_>, id: JobId, prolog: bool) {
         return;
     };
     let waking = match prolog {
-        true => Waking::NodesAndProlog,
-        false => Waking::Nodes,
+        true => PowerUpWait::NodesAndProlog,
+        false => PowerUpWait::Nodes,
     };
     draft.change(id, JobChange::Waking(waking));
     for idx in asleep {

@@ -2,7 +2,7 @@
 
 use minicbor::{Decode, Encode};
 use muster_model::account_limits::Scope;
-use muster_model::accounts::{Account, Cluster, JobNote, Qos, Terms, User};
+use muster_model::accounts::{Account, AssociationTerms, Cluster, JobNote, Qos, User};
 use muster_model::ids::JobId;
 
 /// One change of the records of a cluster that another controller serves.
@@ -22,7 +22,7 @@ pub enum RecordChange {
     UserGone(#[n(0)] String),
     /// The settings for `root`.
     #[n(4)]
-    Root(#[n(0)] Terms),
+    Root(#[n(0)] AssociationTerms),
     /// A user has another name.
     #[n(5)]
     UserRenamed {
@@ -71,7 +71,7 @@ pub enum AccountsChange {
     },
     /// The settings for `root`.
     #[n(8)]
-    Root(#[n(0)] Terms),
+    Root(#[n(0)] AssociationTerms),
     /// Another cluster's record as it is now; its accounts and users stay as they are.
     #[n(9)]
     Cluster(#[n(0)] Cluster),

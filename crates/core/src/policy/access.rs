@@ -11,7 +11,7 @@ use muster_model::command::Identity;
 use muster_model::granted::GrantedRight;
 use muster_model::job::Job;
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_model::rights::{AccessRequest, Least, Role, coordinates, denied};
+use muster_model::rights::{AccessRequest, MinimumRole, Role, coordinates, denied};
 
 /// All of them, from least to most.
 pub const ALL: [Role; 5] = [
@@ -99,16 +99,19 @@ pub fn may_job(state: &State, identity: &Identity, request: AccessRequest, job: 
     let owns = || identity.uid == spec.owner.uid;
     let coordinates = || coordinates(&state.accounts, &identity.user, spec.account_name());
     let by_object = match request.least() {
-        Least::Owner | Least::OwnerAlone | Least::NodeOwner | Least::NodeOwnerOrKey => owns(),
-        Least::Manager => owns() || coordinates(),
-        Least::Coordinator => coordinates(),
-        Least::Anyone
-        | Least::Oneself
-        | Least::Operator
-        | Least::Administrator
-        | Least::SlurmUser
-        | Least::TokenBearer
-        | Least::NodeKey => false,
+        MinimumRole::Owner
+        | MinimumRole::OwnerAlone
+        | MinimumRole::NodeOwner
+        | MinimumRole::NodeOwnerOrKey => owns(),
+        MinimumRole::Manager => owns() || coordinates(),
+        MinimumRole::Coordinator => coordinates(),
+        MinimumRole::Anyone
+        | MinimumRole::Oneself
+        | MinimumRole::Operator
+        | MinimumRole::Administrator
+        | MinimumRole::SlurmUser
+        | MinimumRole::TokenBearer
+        | MinimumRole::NodeKey => false,
     };
     by_object || may(state, identity, request)
 }
@@ -120,7 +123,7 @@ pub fn may_account(
     request: AccessRequest,
     account: &str,
 ) -> bool {
-    let coordinator = request.least() == Least::Coordinator
+    let coordinator = request.least() == MinimumRole::Coordinator
         && coordinates(&state.accounts, &identity.user, account);
     coordinator || may(state, identity, request)
 }

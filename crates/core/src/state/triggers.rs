@@ -29,12 +29,12 @@ pub(crate) struct StoredTriggers {
     #[n(2)]
     runs: BTreeMap<TriggerRunId, TriggerRun>,
     #[n(3)]
-    recorded: Recorded,
+    recorded: PendingTriggerEvents,
 }
 
 /// What has happened and was not compared with triggers yet.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
-pub struct Recorded {
+pub struct PendingTriggerEvents {
     /// When the first of it happened.
     #[n(0)]
     pub since: Timestamp,
@@ -49,7 +49,7 @@ pub struct Recorded {
     pub others: TriggerEvents,
 }
 
-impl Recorded {
+impl PendingTriggerEvents {
     fn is_empty(&self) -> bool {
         self.nodes.is_empty() && self.jobs.is_empty() && self.others == TriggerEvents::NONE
     }
@@ -167,7 +167,7 @@ impl Triggers {
     }
 
     /// What was recorded since the last comparison.
-    pub fn recorded(&self) -> &Recorded {
+    pub fn recorded(&self) -> &PendingTriggerEvents {
         &self.stored.recorded
     }
 
@@ -464,7 +464,7 @@ impl Triggers {
         }
     }
 
-    fn open_record(&mut self, at: Timestamp) -> &mut Recorded {
+    fn open_record(&mut self, at: Timestamp) -> &mut PendingTriggerEvents {
         self.forget_old(at);
         let recorded = &mut self.stored.recorded;
         if recorded.is_empty() {
@@ -477,13 +477,13 @@ impl Triggers {
     fn forget_old(&mut self, at: Timestamp) {
         let recorded = &mut self.stored.recorded;
         if self.stored.all.is_empty() && end_of_period(recorded.since) <= at {
-            *recorded = Recorded::default();
+            *recorded = PendingTriggerEvents::default();
         }
     }
 
     /// What was recorded was compared with triggers.
     pub(crate) fn checked(&mut self) {
-        self.stored.recorded = Recorded::default();
+        self.stored.recorded = PendingTriggerEvents::default();
     }
 
     /// A node came to be idle, or ceased to be.

@@ -4,7 +4,7 @@ use crate::world::{World, array, config, spec, target};
 use muster_core::event::{AccountsChange, Event};
 use muster_core::state::State;
 use muster_model::account_limits::{LimitAsk, Limits};
-use muster_model::accounts::{Account, Qos, Terms, User};
+use muster_model::accounts::{Account, AssociationTerms, Qos, User};
 use muster_model::ids::JobId;
 use muster_model::order_config::Multifactor;
 use muster_model::spec::JobSpec;
@@ -38,9 +38,9 @@ fn limit(world: &mut World, (a, b, user, q, p): (&str, &str, &str, &str, &str)) 
         }
         limits
     };
-    let terms = |text: &str| Terms {
+    let terms = |text: &str| AssociationTerms {
         limits: limits(text, false),
-        ..Terms::default()
+        ..AssociationTerms::default()
     };
     let account = |name: &str, parent: &str, text: &str| {
         AccountsChange::Account(Account {

@@ -4,7 +4,7 @@
 
 use muster_core::event::{AccountsChange, Event, JobChange, NodeChange, RecordChange};
 use muster_model::account_limits::Scope;
-use muster_model::accounts::{Cluster, JobNote, QosDelta, Terms, Transaction};
+use muster_model::accounts::{AssociationTerms, Cluster, JobNote, QosDelta, Transaction};
 use muster_model::ids::{JobId, NodeIdx};
 use muster_model::preemption::{PreemptMode, Preempted};
 use muster_model::time::Timestamp;
@@ -111,14 +111,14 @@ fn others() -> Vec<Event> {
         load_centi: 150,
         free_mib: 64_000,
     };
-    let terms = Terms {
+    let terms = AssociationTerms {
         shares: Some(3),
         id: 4,
         qos_delta: QosDelta {
             more: vec!["high".to_owned()],
             less: vec!["low".to_owned()],
         },
-        ..Terms::default()
+        ..AssociationTerms::default()
     };
     let changes = vec![
         AccountsChange::UserGone("ann".to_owned()),

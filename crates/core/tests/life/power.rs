@@ -7,7 +7,7 @@ use muster_model::ids::JobId;
 use muster_model::job::{JobState, Reason};
 use muster_model::node::{Node, NodeLink};
 use muster_model::node_state::InitialState;
-use muster_model::power::{Power, PowerConfig, SuspendException, Waking};
+use muster_model::power::{Power, PowerConfig, PowerUpWait, SuspendException};
 use muster_model::refusal::RefusalCode;
 use muster_model::time::TimeLimit;
 
@@ -107,7 +107,7 @@ fn jobs_wake_nodes_and_their_time_begins_when_all_are_up() {
     let id = world.submit(long);
     assert!(world.start(id, &[0, 1]));
     assert_eq!(marks(&world), "##~");
-    assert_eq!(world.job(id).power_up, Some(Waking::Nodes));
+    assert_eq!(world.job(id).power_up, Some(PowerUpWait::Nodes));
     assert!(world.launches().is_empty() && world.job(id).configuring);
     world.pass(50);
     world.register(0, "boot2", &[]);
@@ -136,7 +136,7 @@ fn prolog_and_nodes_may_be_ready_in_any_order() {
         asleep(&mut world);
         let id = world.submit(spec("j"));
         assert!(world.start(id, &[0]));
-        assert_eq!(world.job(id).power_up, Some(Waking::NodesAndProlog));
+        assert_eq!(world.job(id).power_up, Some(PowerUpWait::NodesAndProlog));
         let attempt = world.job(id).attempt;
         let prolog = muster_model::command::Command::PrologEnded {
             job: id,

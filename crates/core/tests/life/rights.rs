@@ -20,7 +20,7 @@ use muster_model::command::{
 use muster_model::config::ClusterConfig;
 use muster_model::ids::JobId;
 use muster_model::refusal::RefusalCode;
-use muster_model::rights::{self, AccessRequest, Group, Least, Role};
+use muster_model::rights::{self, AccessRequest, Group, MinimumRole, Role};
 use muster_model::spec::{JobSpec, StdioSpec};
 use muster_model::time::TimeLimit;
 use std::collections::BTreeSet;
@@ -34,18 +34,18 @@ const COORDINATOR: u32 = 3;
 const OPERATOR: u32 = 2;
 
 /// Whether each of the callers may make such a request about the owner's job, account or record.
-fn allowed(least: Least) -> [bool; 7] {
+fn allowed(least: MinimumRole) -> [bool; 7] {
     let row = match least {
-        Least::Anyone => "1111111",
-        Least::Owner | Least::Oneself => "1001111",
-        Least::Manager => "1011111",
-        Least::OwnerAlone => "1000011",
-        Least::Coordinator => "0011111",
-        Least::Operator => "0001111",
-        Least::Administrator => "0000111",
-        Least::SlurmUser => "0000011",
-        Least::NodeOwner | Least::NodeOwnerOrKey => "1000001",
-        Least::TokenBearer | Least::NodeKey => "0000000",
+        MinimumRole::Anyone => "1111111",
+        MinimumRole::Owner | MinimumRole::Oneself => "1001111",
+        MinimumRole::Manager => "1011111",
+        MinimumRole::OwnerAlone => "1000011",
+        MinimumRole::Coordinator => "0011111",
+        MinimumRole::Operator => "0001111",
+        MinimumRole::Administrator => "0000111",
+        MinimumRole::SlurmUser => "0000011",
+        MinimumRole::NodeOwner | MinimumRole::NodeOwnerOrKey => "1000001",
+        MinimumRole::TokenBearer | MinimumRole::NodeKey => "0000000",
     };
     let row = row.as_bytes();
     std::array::from_fn(|n| row[n] == b'1')
@@ -110,7 +110,7 @@ fn each_caller_may_do_what_the_table_says() {
     for (request, command) in commands(waits, runs) {
         // scontrol top is for administrators here; its owner's side is tested with the parts.
         let least = match request {
-            AccessRequest::Top => Least::Operator,
+            AccessRequest::Top => MinimumRole::Operator,
             _ => request.least(),
         };
         for (uid, may) in CALLERS.into_iter().zip(allowed(least)) {
@@ -222,7 +222,11 @@ fn reads_and_requests_to_agents() {
         assert!(!rights::may_by_token(request, false), "{request:?}");
         if request.group() == Group::Agent {
             let by_key = rights::may_on_node(request, STRANGER, OWNER, true);
-            assert_eq!(by_key, request.least() != Least::NodeOwner, "{request:?}");
+            assert_eq!(
+                by_key,
+                request.least() != MinimumRole::NodeOwner,
+                "{request:?}"
+            );
         }
     }
 }

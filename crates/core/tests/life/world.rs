@@ -13,7 +13,7 @@ use muster_model::effect::Effect;
 use muster_model::ids::{BlobId, JobAttempt, JobId, NodeIdx, StepNo};
 use muster_model::index_set::IndexSet;
 use muster_model::job::{
-    Allocation, ArrayRole, ExitStatus, Job, JobState, NodeShare, Reason, StepEnd, Usage,
+    Allocation, ArrayRole, ExitStatus, Job, JobState, NodeShare, Reason, ResourceUsage, StepEnd,
 };
 use muster_model::node::{NodeConfig, NodeInfo};
 use muster_model::node_state::InitialState;
@@ -192,7 +192,7 @@ pub(crate) fn step_end(at: Timestamp, exit: ExitStatus) -> StepEnd {
         } else {
             JobState::Failed
         },
-        usage: Usage::default(),
+        usage: ResourceUsage::default(),
         cancelled_by: None,
     }
 }

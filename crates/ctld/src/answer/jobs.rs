@@ -2,7 +2,7 @@
 
 use super::rows::{Row, Rows};
 use crate::clock::now;
-use crate::outbox::NotKept;
+use crate::outbox::OutboxError;
 use muster_core::policy::access::privacy::JobScope;
 use muster_core::state::{Priorities, State};
 use muster_model::het::HetPlace;
@@ -28,7 +28,7 @@ pub(crate) fn jobs(
     rows: Option<&Rows>,
     (filter, scope): (&JobFilter, &JobScope),
     starts: Option<&Forecast>,
-    send: &mut impl FnMut(Vec<u8>) -> Result<(), NotKept>,
+    send: &mut impl FnMut(Vec<u8>) -> Result<(), OutboxError>,
 ) {
     let Some(filter) = &restricted(filter, scope) else {
         let nothing = WrittenJobsPage {
@@ -109,7 +109,7 @@ struct TemplateState {
     place: u32,
 }
 
-impl<'s, S: FnMut(Vec<u8>) -> Result<(), NotKept>> JobsAnswer<'s, S> {
+impl<'s, S: FnMut(Vec<u8>) -> Result<(), OutboxError>> JobsAnswer<'s, S> {
     fn add_all(&mut self, jobs: impl Iterator<Item = &'s Job>) {
         for job in jobs {
             if self.gone {

@@ -370,7 +370,11 @@ fn an_answer_ends_where_nobody_takes_it() {
         let mut sent = [0; 4];
         let take = |sent: &mut i32| {
             *sent += 1;
-            if *sent > takes { Err(NotKept) } else { Ok(()) }
+            if *sent > takes {
+                Err(OutboxError)
+            } else {
+                Ok(())
+            }
         };
         let asked = (&filter, &JobScope::All);
         jobs(&state, None, asked, None, &mut |_| take(&mut sent[0]));
@@ -379,7 +383,7 @@ fn an_answer_ends_where_nobody_takes_it() {
         });
         priorities(&state, &identity(0), &mut |_| take(&mut sent[2]));
         let whole = cluster(&state, &identity(0), &mut |_| take(&mut sent[3]));
-        assert_eq!(whole, Err(NotKept));
+        assert_eq!(whole, Err(OutboxError));
         assert_eq!(sent, [takes + 1; 4]);
     }
 }

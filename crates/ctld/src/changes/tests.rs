@@ -126,7 +126,7 @@ fn answer(inbox: &mut Inbox) -> Option<ChangesAnswer> {
 
 /// Names of jobs and how they have changed.
 fn jobs(answer: &ChangesAnswer) -> Vec<(String, &'static str)> {
-    let job = |change: &Change| match &change.subject {
+    let job = |change: &ChangeNotice| match &change.subject {
         ChangedRecord::Job(job) => Some((job.name.clone(), job.kind.name())),
         _ => None,
     };

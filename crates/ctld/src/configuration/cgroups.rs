@@ -2,7 +2,7 @@
 
 use log::warn;
 use muster_conf::Config;
-use muster_conf::files::{Flat, FlatSettings, load_flat};
+use muster_conf::files::{FlatSettings, PlainFile, load_flat};
 use muster_proto::cgroup::{CgroupSettings, CgroupVersion};
 
 /// The settings; none where slurm.conf asks for no control groups. `ProctrackType` counts where it is written down.
@@ -18,7 +18,7 @@ pub(super) fn settings(config: &Config) -> Option<Box<CgroupSettings>> {
     }
     let path = config.path.with_file_name("cgroup.conf");
     let file = path.is_file().then(|| {
-        let (file, found) = load_flat(Flat::Cgroup, &path);
+        let (file, found) = load_flat(PlainFile::Cgroup, &path);
         found.iter().for_each(|finding| warn!("{finding}"));
         file
     });

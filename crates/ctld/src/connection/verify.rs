@@ -19,7 +19,7 @@ use muster_model::rights::Role;
 use muster_model::spec::{JobSpec, Owner};
 use muster_proto::frame;
 use muster_verifier::jsv::check_change;
-use muster_verifier::message::{Change, ControllerRequest, Subject, Verdict};
+use muster_verifier::message::{ControllerRequest, ProposedChange, Subject, Verdict};
 use std::io;
 use std::rc::Rc;
 
@@ -403,7 +403,7 @@ impl Verification<'_> {
         let mut changed: Option<Box<JobUpdate>> = None;
         // The writer refuses changes that the user may not make: no script sees them.
         for (job, spec) in found? {
-            let change = Change {
+            let change = ProposedChange {
                 update: (**update).clone(),
                 job,
             };

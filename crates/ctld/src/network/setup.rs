@@ -102,7 +102,7 @@ impl NetworkSettings {
 }
 
 /// Parameters of the network's thread.
-pub(crate) struct Setup {
+pub(crate) struct NetworkSetup {
     pub(crate) listeners: Vec<TcpListener>,
     pub(crate) verifier: Arc<dyn Verifier>,
     pub(crate) configuration: GivenConfiguration,
@@ -123,7 +123,7 @@ pub(crate) fn prepare(
     addresses: &NodeAddresses,
     configuration: &GivenConfiguration,
     trust: &NodeTrust,
-) -> Result<Option<Setup>> {
+) -> Result<Option<NetworkSetup>> {
     let authentication = config.authentication();
     let other = remote_node(config);
     if authentication.method == AuthMethod::None
@@ -179,7 +179,7 @@ pub(crate) fn prepare(
             return Ok(None);
         }
     };
-    Ok(Some(Setup {
+    Ok(Some(NetworkSetup {
         listeners,
         configuration: configuration.clone(),
         has_metrics,

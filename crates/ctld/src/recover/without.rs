@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 use log::warn;
-use muster_acct::{Change, JobRow};
+use muster_acct::{AccountingChange, JobRow};
 use muster_core::event::{Event, JobChange};
 use muster_core::state::State;
 use muster_model::ids::JobId;
@@ -15,35 +15,35 @@ use std::sync::Arc;
 
 /// Which jobs are left out.
 #[derive(Clone, Debug, Default)]
-pub struct Without {
+pub struct ExcludedJobs {
     jobs: BTreeSet<JobId>,
-    rows: BTreeMap<JobId, Withdrawn>,
+    rows: BTreeMap<JobId, ExcludedJob>,
     /// Specifications that such jobs would have got: others may have got the same.
     specs: BTreeMap<JobId, Arc<JobSpec>>,
 }
 
 /// A job that was left out, as far as it is known.
 #[derive(Clone, Debug)]
-pub struct Withdrawn(JobRow);
+pub struct ExcludedJob(JobRow);
 
-impl Withdrawn {
+impl ExcludedJob {
     /// How accounting has it from now on: cancelled, unless its end is known.
-    pub fn change(mut self, now: Timestamp) -> Change {
+    pub fn change(mut self, now: Timestamp) -> AccountingChange {
         if self.0.end.is_none() {
             self.0.end = Some(now);
             self.0.state = JobState::Cancelled;
             self.0.cancelled_by = Some(0);
         }
-        Change::Job(Box::new(self.0))
+        AccountingChange::Job(Box::new(self.0))
     }
 }
 
-impl Without {
+impl ExcludedJobs {
     /// Without these jobs.
-    pub fn jobs(jobs: impl IntoIterator<Item = JobId>) -> Without {
-        Without {
+    pub fn jobs(jobs: impl IntoIterator<Item = JobId>) -> ExcludedJobs {
+        ExcludedJobs {
             jobs: jobs.into_iter().collect(),
-            ..Without::default()
+            ..ExcludedJobs::default()
         }
     }
 
@@ -53,7 +53,7 @@ impl Without {
     }
 
     /// Jobs that were left out.
-    pub(super) fn withdrawn(self) -> Vec<Withdrawn> {
+    pub(super) fn withdrawn(self) -> Vec<ExcludedJob> {
         for id in self.jobs {
             warn!("job {id} is left out, as asked for by --without-job");
         }
@@ -77,7 +77,7 @@ impl Without {
         }
         for id in &ids {
             if let Some(job) = state.jobs.get(id) {
-                let row = Withdrawn(JobRow::of(&state, job));
+                let row = ExcludedJob(JobRow::of(&state, job));
                 self.rows.insert(*id, row);
             }
             state.jobs.remove(id);
@@ -184,7 +184,7 @@ impl Without {
             reason: *reason,
             priority: *priority,
         };
-        self.rows.insert(*id, Withdrawn(row));
+        self.rows.insert(*id, ExcludedJob(row));
     }
 
     /// The change for accounting.
@@ -196,7 +196,7 @@ impl Without {
         {
             self.specs.insert(id, Arc::clone(spec));
         }
-        let Some(Withdrawn(row)) = self.rows.get_mut(&id) else {
+        let Some(ExcludedJob(row)) = self.rows.get_mut(&id) else {
             return;
         };
         match event {
@@ -239,7 +239,7 @@ mod tests {
             name: "new".to_owned(),
             ..JobSpec::default()
         });
-        let mut without = Without::jobs([JobId(5)]);
+        let mut without = ExcludedJobs::jobs([JobId(5)]);
         let at = Timestamp(1);
         let changed = |id: u64, change: JobChange| {
             let id = JobId(id);

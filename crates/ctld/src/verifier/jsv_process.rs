@@ -3,10 +3,10 @@
 
 use super::Settings;
 use super::worker::{Process, WorkerConnection};
-use muster_proto::jsv::{JsvAction, LINE_BYTES_MAX, Level, QUIT, State, Verification};
+use muster_proto::jsv::{JsvAction, JsvDecision, LINE_BYTES_MAX, Level, QUIT, Verification};
 use muster_verifier::jsv::{Site, apply, asked};
 use muster_verifier::message;
-use muster_verifier::message::{Report, Subject, Verdict};
+use muster_verifier::message::{Subject, Verdict, VerifierReport};
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
@@ -144,7 +144,7 @@ impl JsvProcess {
     pub(super) async fn verify(
         &mut self,
         subject: Subject,
-        note: impl Fn(Report),
+        note: impl Fn(VerifierReport),
     ) -> io::Result<Verdict> {
         if self.running.is_out_of_step() || Version::of(&self.path)? != self.running.version {
             self.running = RunningJsv::start(&self.path)?;
@@ -167,7 +167,7 @@ impl JsvProcess {
                         .write_all(text.as_bytes())
                         .await?;
                 }
-                JsvAction::Log(level, text) => note(Report::Log {
+                JsvAction::Log(level, text) => note(VerifierReport::Log {
                     level: match level {
                         Level::Info | Level::Warning => message::Level::Info,
                         Level::Error => message::Level::Error,
@@ -183,12 +183,12 @@ impl JsvProcess {
             ..Verdict::default()
         };
         match outcome.state {
-            State::Accept => Ok(Verdict::default()),
-            State::Reject | State::RejectWait if outcome.message.is_empty() => {
+            JsvDecision::Accept => Ok(Verdict::default()),
+            JsvDecision::Reject | JsvDecision::RejectWait if outcome.message.is_empty() => {
                 Ok(refused("the job was rejected by the site's JSV".to_owned()))
             }
-            State::Reject | State::RejectWait => Ok(refused(outcome.message)),
-            State::Correct => {
+            JsvDecision::Reject | JsvDecision::RejectWait => Ok(refused(outcome.message)),
+            JsvDecision::Correct => {
                 let (mut spec, mut context) = (subject.spec.clone(), subject.context.clone());
                 Ok(match apply(&mut spec, &mut context, &outcome, &self.site) {
                     Err(why) => Verdict {

@@ -2,11 +2,11 @@
 //! controller, and changes nothing when the configuration is read again.
 
 use super::{Pool, Settings, start};
-use muster_verifier::message::Report;
+use muster_verifier::message::VerifierReport;
 use std::rc::Rc;
 
 /// Processes of new verifiers, one each, and their reports about the files that they have loaded.
-pub(crate) struct LoadedVerifiers(Vec<(Settings, super::Worker, Report)>);
+pub(crate) struct LoadedVerifiers(Vec<(Settings, super::Worker, VerifierReport)>);
 
 impl LoadedVerifiers {
     /// Starts a process of each verifier. Blocks.
@@ -26,7 +26,7 @@ impl LoadedVerifiers {
     pub(crate) fn pools(self) -> Vec<Rc<Pool>> {
         let pool = |(settings, worker, report)| {
             let source = match report {
-                Report::Loaded(source) => source,
+                VerifierReport::Loaded(source) => source,
                 _ => Vec::new().into(),
             };
             Pool::new(settings, worker, source)

@@ -1,7 +1,7 @@
 //! The verifiers of a site, and their bounds.
 
 use muster_conf::grid_engine::{self, Mapping};
-use muster_conf::verifier::{self, Bounds};
+use muster_conf::verifier::{self, VerifierBounds};
 use muster_conf::{Config, optional_text};
 use muster_verifier::jsv::Site;
 use std::io;
@@ -45,7 +45,8 @@ impl Settings {
     pub(crate) fn of(config: &Config) -> io::Result<Vec<Settings>> {
         let beside = |name: &str| config.path.with_file_name(name);
         let file = beside(verifier::FILE);
-        let (bounds, _) = Bounds::parse(&optional_text(&file)?, &file.display().to_string());
+        let (bounds, _) =
+            VerifierBounds::parse(&optional_text(&file)?, &file.display().to_string());
         let settings = |kind, script| Settings {
             kind,
             script,

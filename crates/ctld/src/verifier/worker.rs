@@ -6,7 +6,9 @@ use super::jsv_process::JsvProcess;
 use super::settings::{Kind, Settings};
 use minicbor::bytes::ByteVec;
 use muster_proto::frame;
-use muster_verifier::message::{ControllerRequest, DataQuery, Load, Report, Subject, Verdict};
+use muster_verifier::message::{
+    ControllerRequest, DataQuery, LoadScript, Subject, Verdict, VerifierReport,
+};
 use muster_verifier::process;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -101,17 +103,23 @@ impl Drop for Process {
 pub(crate) fn start(
     settings: &Settings,
     last_good: Option<ByteVec>,
-) -> Result<(Worker, Report), String> {
+) -> Result<(Worker, VerifierReport), String> {
     match &settings.kind {
         Kind::Lua => start_lua(settings, last_good),
         Kind::Jsv(site) => {
             let process = JsvProcess::start(settings, site)?;
-            Ok((Worker::Jsv(process), Report::Loaded(Vec::new().into())))
+            Ok((
+                Worker::Jsv(process),
+                VerifierReport::Loaded(Vec::new().into()),
+            ))
         }
     }
 }
 
-fn start_lua(settings: &Settings, last_good: Option<ByteVec>) -> Result<(Worker, Report), String> {
+fn start_lua(
+    settings: &Settings,
+    last_good: Option<ByteVec>,
+) -> Result<(Worker, VerifierReport), String> {
     let cannot = |e: io::Error| format!("{} cannot be started: {e}", process::NAME);
     let (mut own, theirs) = Blocking::pair().map_err(cannot)?;
     let child = Command::new("/proc/self/exe")
@@ -126,7 +134,7 @@ fn start_lua(settings: &Settings, last_good: Option<ByteVec>) -> Result<(Worker,
         .spawn()
         .map_err(cannot)?;
     let process = Process(Some(child));
-    let load = ControllerRequest::Load(Load {
+    let load = ControllerRequest::Load(LoadScript {
         path: settings.script.display().to_string(),
         last_good,
         time_limit_ms: u64::try_from(settings.time_limit.as_millis()).unwrap_or(u64::MAX),
@@ -137,8 +145,8 @@ fn start_lua(settings: &Settings, last_good: Option<ByteVec>) -> Result<(Worker,
     own.write_all(&frame::encode(&load)).map_err(cannot)?;
     let report = loop {
         match frame::read(&mut own).map_err(cannot)? {
-            Report::Log { .. } => {}
-            Report::Broken {
+            VerifierReport::Log { .. } => {}
+            VerifierReport::Broken {
                 why,
                 has_other: false,
             } => return Err(why),
@@ -161,7 +169,7 @@ impl Worker {
         &mut self,
         subject: Subject,
         answer: impl Fn(DataQuery) -> A,
-        note: impl Fn(Report),
+        note: impl Fn(VerifierReport),
     ) -> io::Result<Verdict> {
         match self {
             Worker::Lua(process) => process.verify(subject, answer, note).await,
@@ -183,14 +191,14 @@ impl LuaProcess {
         &mut self,
         subject: Subject,
         answer: impl Fn(DataQuery) -> A,
-        note: impl Fn(Report),
+        note: impl Fn(VerifierReport),
     ) -> io::Result<Verdict> {
         self.send(&ControllerRequest::Verify(Box::new(subject)))
             .await?;
         for _ in 0..REPORTS_MAX {
             match self.next().await? {
-                Report::Verdict(verdict) => return Ok(*verdict),
-                Report::Question(question) => {
+                VerifierReport::Verdict(verdict) => return Ok(*verdict),
+                VerifierReport::Question(question) => {
                     let answer = answer(question).await?;
                     self.connection.stream()?.write_all(&answer).await?;
                 }
@@ -208,10 +216,10 @@ impl LuaProcess {
             .await
     }
 
-    async fn next(&mut self) -> io::Result<Report> {
+    async fn next(&mut self) -> io::Result<VerifierReport> {
         loop {
             if let Some(header) = self.received.first_chunk::<4>() {
-                let end = frame::length_of::<Report>(*header)? + 4;
+                let end = frame::length_of::<VerifierReport>(*header)? + 4;
                 if let Some(body) = self.received.get(4..end) {
                     let report = frame::decode(body);
                     self.received.drain(..end);

@@ -3,9 +3,9 @@
 
 use crate::backlog::Backlog;
 use crate::mail::ToReplica;
-use crate::watchdog::Pulse;
+use crate::watchdog::ThreadHeartbeat;
 use muster_core::event::Event;
-use muster_core::state::Note;
+use muster_core::state::DisplayUpdate;
 use muster_journal::Position;
 use muster_model::ids::JobId;
 use std::sync::Arc;
@@ -34,8 +34,8 @@ impl ReplicaFeed {
         first: Position,
         bytes: u64,
         events: Vec<Event>,
-        notes: Vec<Note>,
-        pulse: &Pulse,
+        notes: Vec<DisplayUpdate>,
+        pulse: &ThreadHeartbeat,
     ) {
         let in_memory = events.len().saturating_mul(size_of::<Event>());
         let encoded = usize::try_from(bytes).unwrap_or(usize::MAX);
@@ -52,7 +52,7 @@ impl ReplicaFeed {
     }
 
     /// Sends what somebody has to say to the holder of an allocation. Waits likewise.
-    pub(crate) fn notify(&self, job: JobId, text: String, pulse: &Pulse) {
+    pub(crate) fn notify(&self, job: JobId, text: String, pulse: &ThreadHeartbeat) {
         let bytes = size_of::<ToReplica>() + text.len();
         let counted = self.backlog.wait_for_room(bytes, BYTES_MAX, pulse);
         let _ = self.send.send(ToReplica::Notify { job, text, counted });

@@ -161,7 +161,8 @@ impl Writer {
         failure: Failure,
         now: Timestamp,
     ) -> NextAction {
-        self.pulse.goes_on(crate::watchdog::Doing::Rebuilding);
+        self.pulse
+            .goes_on(crate::watchdog::ThreadActivity::Rebuilding);
         let begun = Instant::now();
         let culprit = self.culprit(&work, &failure);
         let why = match failure {

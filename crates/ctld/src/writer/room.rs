@@ -3,7 +3,7 @@
 
 use super::encoded_bytes::encoded_bytes;
 use super::queue::goes_first;
-use crate::disk::{Reserve, ReservedSpace};
+use crate::disk::{DiskReserve, ReservedSpace};
 use muster_core::event::Event;
 use muster_core::state::State;
 use muster_model::command::{Identity, JobTarget, UserCommand};
@@ -19,7 +19,7 @@ const RECORD_BYTES: u64 = 64;
 /// # Errors
 /// They would take of the space that is kept.
 pub(super) fn check(
-    reserve: &Reserve,
+    reserve: &DiskReserve,
     kept: ReservedSpace,
     events: &[Event],
 ) -> Result<(), Refusal> {

@@ -6,7 +6,7 @@ mod room;
 use super::queue::{Cost, MessageSource, NODES_COST_MAX, TURN_COST_MAX};
 use super::*;
 use crate::fault;
-use crate::recover::{self, Without, recover};
+use crate::recover::{self, ExcludedJobs, recover};
 use muster_core::event::Event;
 use muster_journal::{MemStorage, Options};
 use muster_model::command::{Identity, JobSelection, JobTarget};
@@ -88,7 +88,7 @@ impl World {
             keys: Keys::from_bytes([7; 64]),
             stats: Arc::new(Stats::default()),
             accounted: Box::new(|| u64::MAX),
-            reserve: Reserve::new(PathBuf::from("/nonexistent")),
+            reserve: DiskReserve::new(PathBuf::from("/nonexistent")),
             stopwatch: Box::new(|| Duration::ZERO),
         });
         let (state, inbox) = (Arc::clone(&replica), Arc::clone(&to_replica));
@@ -508,7 +508,7 @@ fn a_controller_starts_without_a_job_that_cannot_be_replayed() {
         let storage = Arc::new(world.storage.crash(muster_journal::Crash::Process));
         recover::open(storage, "t", options()).unwrap()
     };
-    let refused = open().replay(Without::default(), |_, _, _| {});
+    let refused = open().replay(ExcludedJobs::default(), |_, _, _| {});
     let text = format!("{:#}", refused.err().unwrap());
     assert!(
         text.contains(&format!("JobSubmitted of job {poison}"))
@@ -516,7 +516,7 @@ fn a_controller_starts_without_a_job_that_cannot_be_replayed() {
         "{text}"
     );
     let recovered = open()
-        .replay(Without::jobs([poison]), |state, _, _| {
+        .replay(ExcludedJobs::jobs([poison]), |state, _, _| {
             assert!(!state.jobs.contains_key(&poison));
         })
         .unwrap();
@@ -529,7 +529,7 @@ fn a_controller_starts_without_a_job_that_cannot_be_replayed() {
         .map(|w| w.change(Timestamp(5)))
         .collect();
     match &rows[..] {
-        [muster_acct::Change::Job(row)] => {
+        [muster_acct::AccountingChange::Job(row)] => {
             assert_eq!((row.key.job, row.state), (poison, JobState::Cancelled));
             assert!(row.end.is_some());
         }
@@ -557,7 +557,9 @@ fn a_running_job_that_is_left_out_of_a_snapshot_gives_its_cpus_back() {
     world.writer.log.finish_snapshot(finished).unwrap();
     let storage = Arc::new(world.storage.crash(muster_journal::Crash::Process));
     let opened = recover::open(storage, "t", options()).unwrap();
-    let recovered = opened.replay(Without::jobs([id]), |_, _, _| {}).unwrap();
+    let recovered = opened
+        .replay(ExcludedJobs::jobs([id]), |_, _, _| {})
+        .unwrap();
     assert!(recovered.state.jobs.is_empty() && recovered.state.active.is_empty());
     let node = &recovered.state.nodes[0];
     assert!(node.jobs.is_empty());

@@ -2,7 +2,9 @@
 
 use super::source::{Fields, ImportError, Source};
 use muster_model::account_limits::{Limits, TresAmounts};
-use muster_model::accounts::{Account, NORMAL, PARENT_SHARES, Qos, QosDelta, ROOT, Terms, User};
+use muster_model::accounts::{
+    Account, AssociationTerms, NORMAL, PARENT_SHARES, Qos, QosDelta, ROOT, User,
+};
 use std::collections::{BTreeMap, HashMap};
 
 /// `Fairshare=parent`.
@@ -96,7 +98,7 @@ pub struct Entities {
     /// Accounts but `root`, by name.
     pub accounts: BTreeMap<String, Account>,
     /// What is set for `root`.
-    pub root: Terms,
+    pub root: AssociationTerms,
     /// Users by name.
     pub users: BTreeMap<String, User>,
     /// What there is and cannot be kept, in words.
@@ -300,7 +302,7 @@ impl Source {
         qos: &HashMap<i64, String>,
         (account, user): (&str, &str),
         into: &mut Entities,
-    ) -> Terms {
+    ) -> AssociationTerms {
         let shares = row.signed().unwrap_or(1);
         let priority = row.set();
         let default_qos = row.signed().and_then(|id| qos.get(&id).cloned());
@@ -331,7 +333,7 @@ impl Source {
                 less: named(of_sign('-')),
             },
         };
-        Terms {
+        AssociationTerms {
             shares: match shares {
                 PARENT => Some(PARENT_SHARES),
                 1 => None,

@@ -9,7 +9,7 @@ use muster_model::het::HetPlace;
 use muster_model::hostlist;
 use muster_model::ids::{JobId, StepNo};
 use muster_model::job::ArrayTask;
-use muster_model::job::{ExitStatus, JobState, Peak, Peaks, Usage};
+use muster_model::job::{ExitStatus, JobState, Peak, Peaks, ResourceUsage};
 use muster_model::spec::{ArraySpec, StdioSpec};
 use muster_model::time::{TimeLimit, Timestamp};
 use muster_proto::acct::{AcctJob, AcctStep};
@@ -496,7 +496,7 @@ fn step_of(row: &mut Fields, names: &TresNames) -> Option<AcctStep> {
         write_bytes: written.peak(tres::DISK, &nodes_of, |n| n),
         min_cpu_us: least.peak(tres::CPU, &nodes_of, |ms| ms.saturating_mul(1000)),
     };
-    let usage = Usage {
+    let usage = ResourceUsage {
         user_us,
         system_us,
         max_rss_kib: memory.amount,

@@ -3,7 +3,7 @@
 
 use super::entities::Entities;
 use muster_model::account_limits::{LimitAsk, Limits, TresAmounts, is_counted};
-use muster_model::accounts::{Accounts, Qos, ROOT, Terms, User};
+use muster_model::accounts::{Accounts, AssociationTerms, Qos, ROOT, User};
 use muster_model::command::ListEdit;
 use muster_model::command::{AccountsAsk, AccountsEdit, QosAsk, TermsAsk, WckeysAsk};
 use std::collections::{BTreeMap, BTreeSet};
@@ -156,7 +156,7 @@ fn plan_accounts(wanted: &Entities, known: &Accounts, plan: &mut Plan) {
 
 /// Users that get an association with the same settings.
 struct NewUsers<'a> {
-    terms: &'a Terms,
+    terms: &'a AssociationTerms,
     names: Vec<String>,
 }
 
@@ -219,7 +219,7 @@ fn plan_users(wanted: &Entities, known: &Accounts, plan: &mut Plan) {
     }
 }
 
-fn own_terms<'a>(user: &'a User, account: &str, partition: &str) -> Option<&'a Terms> {
+fn own_terms<'a>(user: &'a User, account: &str, partition: &str) -> Option<&'a AssociationTerms> {
     match partition {
         "" => user.accounts.get(account),
         _ => user.partitions.get(account)?.get(partition),
@@ -267,8 +267,8 @@ fn plan_user(user: &User, own: &User, known: &Accounts, plan: &mut Plan) {
 /// Sets what an association is to have. A list of QOS that was set is cleared before the association has others beside those
 /// of the account above.
 fn plan_terms(
-    wanted: &Terms,
-    own: &Terms,
+    wanted: &AssociationTerms,
+    own: &AssociationTerms,
     plan: &mut Plan,
     edit: impl Fn(TermsAsk) -> (Vec<String>, AccountsAsk),
 ) {
@@ -289,7 +289,7 @@ fn plan_terms(
     plan.push(&names, &ask);
 }
 
-fn terms_ask(terms: &Terms, own: Option<&Terms>) -> TermsAsk {
+fn terms_ask(terms: &AssociationTerms, own: Option<&AssociationTerms>) -> TermsAsk {
     let delta = &terms.qos_delta;
     TermsAsk {
         shares: Some(terms.shares),
@@ -329,9 +329,9 @@ fn sort_limits(limits: &mut Limits) {
 }
 
 /// The same settings, however they are written: one share is that of who has none set.
-fn same_terms(one: &Terms, other: &Terms) -> bool {
-    let usual = |terms: &Terms| {
-        let mut terms = Terms {
+fn same_terms(one: &AssociationTerms, other: &AssociationTerms) -> bool {
+    let usual = |terms: &AssociationTerms| {
+        let mut terms = AssociationTerms {
             shares: Some(terms.shares.unwrap_or(1)),
             id: 0,
             ..terms.clone()
@@ -519,13 +519,13 @@ mod tests {
             };
             wanted.qos.insert(name.to_owned(), qos);
         }
-        let terms = Terms {
+        let terms = AssociationTerms {
             shares: Some(PARENT_SHARES),
             priority: Some(3),
             default_qos: Some("low".to_owned()),
             qos: Some(vec!["high".to_owned(), "low".to_owned()]),
             limits: limits(),
-            ..Terms::default()
+            ..AssociationTerms::default()
         };
         // By name a child comes before its parent.
         for (name, parent) in [("a", "z"), ("z", "root")] {
@@ -538,7 +538,7 @@ mod tests {
             };
             wanted.accounts.insert(name.to_owned(), account);
         }
-        let beside = Terms {
+        let beside = AssociationTerms {
             qos: None,
             qos_delta: QosDelta {
                 more: vec!["high".to_owned()],
@@ -550,7 +550,11 @@ mod tests {
             name: "amy".to_owned(),
             default_account: "z".to_owned(),
             admin_level: "Operator".to_owned(),
-            accounts: [("a".to_owned(), beside), ("z".to_owned(), Terms::default())].into(),
+            accounts: [
+                ("a".to_owned(), beside),
+                ("z".to_owned(), AssociationTerms::default()),
+            ]
+            .into(),
             wckeys: vec!["k1".to_owned(), "k2".to_owned()],
             default_wckey: "k2".to_owned(),
             coordinates: vec!["a".to_owned()],
@@ -575,7 +579,8 @@ mod tests {
         assert_eq!(settle(&mut state, &source), 0);
         // Limits go and come, lists of QOS become others, an account moves.
         let user = source.users.get_mut("amy").unwrap();
-        user.accounts.insert("a".to_owned(), Terms::default());
+        user.accounts
+            .insert("a".to_owned(), AssociationTerms::default());
         user.default_account = "a".to_owned();
         let account = source.accounts.get_mut("a").unwrap();
         account.parent = "root".to_owned();

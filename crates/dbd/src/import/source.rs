@@ -1,7 +1,7 @@
 //! The database of a real slurmdbd, which is only read. Columns that its version does not have are read as NULL.
 
 use super::tres::TresNames;
-use crate::database::{Address, DatabaseError};
+use crate::database::{DatabaseAddress, DatabaseError};
 use crate::mariadb;
 use crate::sql::Kind;
 use muster_acct::{StoreError, UseKey, UseSum};
@@ -139,7 +139,10 @@ impl Source {
     ///
     /// # Errors
     /// It cannot be reached, is no database of slurmdbd's, or has no such cluster.
-    pub fn connect(address: &Address, cluster: Option<&str>) -> Result<Source, ImportError> {
+    pub fn connect(
+        address: &DatabaseAddress,
+        cluster: Option<&str>,
+    ) -> Result<Source, ImportError> {
         if address.kind != Kind::MariaDb {
             let text = "slurmdbd keeps its database in MariaDB or MySQL: --from mysql://...";
             return Err(ImportError::Cluster(text.to_owned()));

@@ -16,7 +16,7 @@ use crate::requests::{self, Ids};
 use crate::sys::{COORDINATOR, ROOT, VICTIM};
 use crate::target::Target;
 use muster_model::command::{AccountsAsk, UserCommand};
-use muster_model::rights::{AccessRequest as Row, Least};
+use muster_model::rights::{AccessRequest as Row, MinimumRole};
 use muster_proto::client::RequestBody;
 
 /// Edits with wrong values.
@@ -65,13 +65,15 @@ fn jobs_of_account(target: &Target, ids: &Ids, manages: bool, outcome: &mut Outc
         let what = format!("{} of a coordinator", sample.name);
         match row.least() {
             // Only where an administrator has allowed it.
-            Least::Manager if row == Row::Top => {
+            MinimumRole::Manager if row == Row::Top => {
                 let answer = target.ask(COORDINATOR, sample.body);
                 outcome.count(&what, &answer);
             }
-            Least::Manager if manages => may_do(target, COORDINATOR, &what, sample.body, outcome),
-            Least::Anyone => may_do(target, COORDINATOR, &what, sample.body, outcome),
-            Least::Coordinator => {}
+            MinimumRole::Manager if manages => {
+                may_do(target, COORDINATOR, &what, sample.body, outcome)
+            }
+            MinimumRole::Anyone => may_do(target, COORDINATOR, &what, sample.body, outcome),
+            MinimumRole::Coordinator => {}
             _ => must_deny(target, COORDINATOR, &what, sample.body, outcome),
         }
     }

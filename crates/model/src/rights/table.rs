@@ -1,7 +1,7 @@
 //! The table of requests. A request that is not here does not compile: the matches from what comes over a socket to its
 //! row have no wildcard.
 
-use super::Least;
+use super::MinimumRole;
 use crate::command::{AccountsAsk, TermsAsk, UserCommand};
 use crate::trigger::TriggerAsk;
 
@@ -45,8 +45,8 @@ macro_rules! requests {
             }
 
             /// The least that it needs.
-            pub fn least(self) -> Least {
-                match self { $(AccessRequest::$name => Least::$least,)* }
+            pub fn least(self) -> MinimumRole {
+                match self { $(AccessRequest::$name => MinimumRole::$least,)* }
             }
 
             /// How users ask for it.

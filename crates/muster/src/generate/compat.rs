@@ -2,7 +2,7 @@
 
 use super::names;
 use muster_cli::catalogue::CommandEntry;
-use muster_cli::options::Status;
+use muster_cli::options::OptionStatus;
 use muster_conf::keys::{self, Key, Kind, Table};
 use muster_conf::scheduler_parameters::{ParameterSupport, ParameterWord, WORDS};
 use std::fmt::Write as _;
@@ -53,7 +53,7 @@ Where a value asks for protection that Muster does not give, the file is refused
 /// Something and its status.
 struct Item {
     name: String,
-    status: Status,
+    status: OptionStatus,
 }
 
 /// The page.
@@ -77,9 +77,9 @@ fn scheduler_words() -> Vec<Item> {
     let item = |word: &ParameterWord| Item {
         name: format!("{}{}", word.name, if word.has_value { "=" } else { "" }),
         status: match word.effect {
-            ParameterSupport::Works => Status::Works,
-            ParameterSupport::Nothing(why) => Status::StoredOnly { why, warn: false },
-            ParameterSupport::Missing(why) => Status::StoredOnly { why, warn: true },
+            ParameterSupport::Works => OptionStatus::Works,
+            ParameterSupport::Nothing(why) => OptionStatus::StoredOnly { why, warn: false },
+            ParameterSupport::Missing(why) => OptionStatus::StoredOnly { why, warn: true },
         },
     };
     WORDS.iter().map(item).collect()
@@ -128,13 +128,13 @@ fn write_command(out: &mut String, command: &CommandEntry) {
 }
 
 /// Picks what a page says of a status, if the status is of the kind.
-type Reading = fn(Status) -> Option<&'static str>;
+type Reading = fn(OptionStatus) -> Option<&'static str>;
 
 /// Those that work in a row; the others in a list with what is to be said of each, grouped where it is the same.
 fn write_items(out: &mut String, items: &[Item]) {
     let works: Vec<String> = items
         .iter()
-        .filter(|i| i.status == Status::Works)
+        .filter(|i| i.status == OptionStatus::Works)
         .map(|i| code(&i.name))
         .collect();
     if !works.is_empty() {
@@ -142,15 +142,15 @@ fn write_items(out: &mut String, items: &[Item]) {
     }
     let kinds: [(&str, Reading); 3] = [
         ("Works in part", |s| match s {
-            Status::Partly(how) => Some(how),
+            OptionStatus::Partly(how) => Some(how),
             _ => None,
         }),
         ("Accepted without effect", |s| match s {
-            Status::StoredOnly { why, .. } => Some(why),
+            OptionStatus::StoredOnly { why, .. } => Some(why),
             _ => None,
         }),
         ("Refused", |s| match s {
-            Status::Refused(why) => Some(why),
+            OptionStatus::Refused(why) => Some(why),
             _ => None,
         }),
     ];
@@ -204,21 +204,21 @@ fn of_key(key: &Key) -> Option<Item> {
         _ => String::new(),
     };
     let status = match key.status {
-        keys::Status::Honoured if later.is_empty() => Status::Works,
+        keys::KeyStatus::Honoured if later.is_empty() => OptionStatus::Works,
         // The text is kept for as long as the process, which ends when the page is written.
-        keys::Status::Honoured => {
-            Status::Partly(format!("not yet {later}; a warning says so").leak())
+        keys::KeyStatus::Honoured => {
+            OptionStatus::Partly(format!("not yet {later}; a warning says so").leak())
         }
-        keys::Status::NoEffect(why) => Status::StoredOnly { why, warn: false },
-        keys::Status::Protection(why) => Status::StoredOnly {
+        keys::KeyStatus::NoEffect(why) => OptionStatus::StoredOnly { why, warn: false },
+        keys::KeyStatus::Protection(why) => OptionStatus::StoredOnly {
             why: format!("{why}; {} is an error", other_than(&key.kind)).leak(),
             warn: false,
         },
-        keys::Status::Later("") => Status::StoredOnly {
+        keys::KeyStatus::Later("") => OptionStatus::StoredOnly {
             why: LATER,
             warn: true,
         },
-        keys::Status::Later(note) => Status::StoredOnly {
+        keys::KeyStatus::Later(note) => OptionStatus::StoredOnly {
             why: format!("{LATER}: {note}").leak(),
             warn: true,
         },

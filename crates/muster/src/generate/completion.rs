@@ -2,7 +2,7 @@
 
 use super::names;
 use muster_cli::catalogue::{CommandEntry, Row};
-use muster_cli::options::{Arg, Status};
+use muster_cli::options::{Arg, OptionStatus};
 use std::fmt::Write as _;
 
 const HEAD: &str = "\
@@ -118,7 +118,7 @@ fn word(command: &CommandEntry) -> &'static str {
 
 /// Names of options that are not refused; those that need a value end in `=`.
 fn options(command: &CommandEntry) -> Vec<String> {
-    let offered = |row: &&Row| !matches!(row.status, Status::Refused(_));
+    let offered = |row: &&Row| !matches!(row.status, OptionStatus::Refused(_));
     let mut words = Vec::new();
     for row in command.options.iter().filter(offered) {
         for name in names(row) {
@@ -136,7 +136,7 @@ fn listed(command: &CommandEntry, at: usize) -> String {
     let rows = command.lists.get(at).map_or(&[][..], |list| &list.rows);
     let offered = rows
         .iter()
-        .filter(|(_, _, status)| !matches!(status, Status::Refused(_)));
+        .filter(|(_, _, status)| !matches!(status, OptionStatus::Refused(_)));
     let names: Vec<&str> = offered
         .filter_map(|(name, ..)| name.split(' ').next())
         .collect();

@@ -2,7 +2,7 @@
 
 use super::names;
 use muster_cli::catalogue::{CommandEntry, List, Row};
-use muster_cli::options::{Arg, Status};
+use muster_cli::options::{Arg, OptionStatus};
 use std::fmt::Write as _;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -77,12 +77,12 @@ fn option(out: &mut String, row: &Row) {
     item(out, &left, &with_status(row.help, row.status));
 }
 
-fn with_status(help: &str, status: Status) -> String {
+fn with_status(help: &str, status: OptionStatus) -> String {
     let note = match status {
-        Status::Works => return help.to_owned(),
-        Status::Partly(how) => format!("In part: {how}."),
-        Status::StoredOnly { why, .. } => format!("Accepted without effect: {why}."),
-        Status::Refused(why) => format!("Not supported here: {why}."),
+        OptionStatus::Works => return help.to_owned(),
+        OptionStatus::Partly(how) => format!("In part: {how}."),
+        OptionStatus::StoredOnly { why, .. } => format!("Accepted without effect: {why}."),
+        OptionStatus::Refused(why) => format!("Not supported here: {why}."),
     };
     match help {
         "" => note,
@@ -93,7 +93,8 @@ fn with_status(help: &str, status: Status) -> String {
 /// Lists with explanations get a paragraph an entry; bare names, such as columns, one for all that work.
 fn list(out: &mut String, list: &List) {
     let _ = writeln!(out, ".SH {}", roff(&list.title.to_uppercase()));
-    let is_plain = |row: &&(String, String, Status)| row.1.is_empty() && row.2 == Status::Works;
+    let is_plain =
+        |row: &&(String, String, OptionStatus)| row.1.is_empty() && row.2 == OptionStatus::Works;
     let plain: Vec<&str> = list
         .rows
         .iter()

@@ -10,11 +10,11 @@ use muster_acct::{Importer, UseSum};
 use muster_cli::connect::{Client, ConnectError};
 use muster_conf::Severity;
 use muster_conf::endpoint::conf_path;
-use muster_conf::files::{Flat, load_flat};
+use muster_conf::files::{PlainFile, load_flat};
 use muster_dbd::import::{
-    Compared, Entities, Names, Progress, Source, Summary, import_history, plan,
+    Entities, Names, Progress, Source, Summary, UsageComparison, import_history, plan,
 };
-use muster_dbd::{Address, Kind};
+use muster_dbd::{DatabaseAddress, Kind};
 use muster_model::accounts::Accounts;
 use muster_model::command::{AccountsAsk, AccountsEdit, UserCommand};
 use muster_model::ids::JobId;
@@ -112,13 +112,13 @@ impl Args {
     }
 
     /// Where the database is.
-    fn address(&self, slurm_user: &User) -> Result<Address> {
+    fn address(&self, slurm_user: &User) -> Result<DatabaseAddress> {
         if let Some(url) = &self.from {
             return address_of_url(url);
         }
         let path = self.conf.as_deref().unwrap_or(Path::new("slurmdbd.conf"));
         check_file(path, slurm_user)?;
-        let (dbd, findings) = load_flat(Flat::Slurmdbd, path);
+        let (dbd, findings) = load_flat(PlainFile::Slurmdbd, path);
         if let Some(error) = findings.iter().find(|f| f.severity == Severity::Error) {
             bail!("{error}");
         }
@@ -128,7 +128,7 @@ impl Args {
 }
 
 /// `mysql://USER[:PASSWORD]@HOST[:PORT]/DATABASE`; a host that begins with a slash is a socket.
-fn address_of_url(url: &str) -> Result<Address> {
+fn address_of_url(url: &str) -> Result<DatabaseAddress> {
     let form = "--from takes mysql://USER[:PASSWORD]@HOST[:PORT]/DATABASE";
     let rest = url
         .strip_prefix("mysql://")
@@ -144,7 +144,7 @@ fn address_of_url(url: &str) -> Result<Address> {
         Some((name, port)) if !host.starts_with('/') => (name, port.parse().context(form)?),
         _ => (host, 3306),
     };
-    Ok(Address {
+    Ok(DatabaseAddress {
         kind: Kind::MariaDb,
         host: host.to_owned(),
         port,
@@ -412,7 +412,7 @@ fn report(summary: &Summary, each: bool) -> ExitCode {
     let differing = summary
         .sums
         .iter()
-        .filter(|one| !Compared::is_complete(one))
+        .filter(|one| !UsageComparison::is_complete(one))
         .count();
     match differing {
         0 => {
@@ -469,7 +469,7 @@ mod tests {
                 jobs: u64::MAX,
                 cpu_s: u64::MAX,
             };
-            Compared {
+            UsageComparison {
                 key: muster_acct::UseKey {
                     month,
                     account,

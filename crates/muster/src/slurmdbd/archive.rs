@@ -1,7 +1,7 @@
 //! Files of what is purged: written as a whole and on disk before a row goes, with a name that no file has.
 
 use anyhow::{Context as _, Result, ensure};
-use muster_acct::{ArchiveHeader, ArchiveWriter, Archived, Purged, Purger, RowKey};
+use muster_acct::{ArchiveHeader, ArchiveWriter, Archived, PurgeKind, Purger, RowKey};
 use muster_conf::files::FlatSettings;
 use muster_model::time::Timestamp;
 use muster_proto::archive::ArchivedKind;
@@ -19,52 +19,52 @@ pub(super) const FILE_ROWS: usize = 50_000;
 const SAME_NAME_MAX: u32 = 16;
 
 /// The keys of slurmdbd.conf, what each is about, how Slurm calls that in names of files, and the variables that ArchiveScript gets.
-const KEYS: [(&str, Purged, &str, &str, Option<&str>); 7] = [
+const KEYS: [(&str, PurgeKind, &str, &str, Option<&str>); 7] = [
     (
         "ArchiveEvents",
-        Purged::Events,
+        PurgeKind::Events,
         "event",
         "SLURM_ARCHIVE_EVENTS",
         Some("SLURM_ARCHIVE_LAST_EVENT"),
     ),
     (
         "ArchiveJobs",
-        Purged::Jobs,
+        PurgeKind::Jobs,
         "job",
         "SLURM_ARCHIVE_JOBS",
         Some("SLURM_ARCHIVE_LAST_JOB"),
     ),
     (
         "ArchiveSteps",
-        Purged::Steps,
+        PurgeKind::Steps,
         "step",
         "SLURM_ARCHIVE_STEPS",
         Some("SLURM_ARCHIVE_LAST_STEP"),
     ),
     (
         "ArchiveSuspend",
-        Purged::Suspensions,
+        PurgeKind::Suspensions,
         "suspend",
         "SLURM_ARCHIVE_SUSPEND",
         Some("SLURM_ARCHIVE_LAST_SUSPEND"),
     ),
     (
         "ArchiveTXN",
-        Purged::Transactions,
+        PurgeKind::Transactions,
         "txn",
         "SLURM_ARCHIVE_TXN",
         None,
     ),
     (
         "ArchiveUsage",
-        Purged::Usage,
+        PurgeKind::Usage,
         "usage",
         "SLURM_ARCHIVE_USAGE",
         None,
     ),
     (
         "ArchiveResvs",
-        Purged::Reservations,
+        PurgeKind::Reservations,
         "resv",
         "SLURM_ARCHIVE_RESVS",
         Some("SLURM_ARCHIVE_LAST_RESV"),
@@ -75,7 +75,7 @@ const KEYS: [(&str, Purged, &str, &str, Option<&str>); 7] = [
 #[derive(Clone, Debug)]
 pub(crate) struct ArchiveSettings {
     dir: PathBuf,
-    kept: BTreeSet<Purged>,
+    kept: BTreeSet<PurgeKind>,
     /// The site's program that archives.
     script: Option<PathBuf>,
     cluster: String,
@@ -101,7 +101,7 @@ impl ArchiveSettings {
 
     /// Has rows of a kind archived.
     pub(crate) fn keep(&mut self, kind: ArchivedKind) {
-        self.kept.insert(Purged::from(kind));
+        self.kept.insert(PurgeKind::from(kind));
     }
 
     /// Has files written to another directory.
@@ -122,13 +122,16 @@ impl ArchiveSettings {
     }
 
     /// Whether rows of a kind go into files here.
-    pub(super) fn writes(&self, what: Purged) -> bool {
+    pub(super) fn writes(&self, what: PurgeKind) -> bool {
         self.script.is_none() && self.kept.contains(&what)
     }
 
     /// Starts the site's program, if it archives any of what is about to be purged of before these times. It gets no argument, and
     /// no environment but Slurm's variables and where programs are.
-    pub(super) fn start_script(&self, due: &BTreeMap<Purged, Timestamp>) -> Result<Option<Child>> {
+    pub(super) fn start_script(
+        &self,
+        due: &BTreeMap<PurgeKind, Timestamp>,
+    ) -> Result<Option<Child>> {
         let Some(script) = &self.script else {
             return Ok(None);
         };
@@ -165,7 +168,7 @@ impl ArchiveSettings {
     pub(super) fn write(
         &self,
         purger: &Purger,
-        what: Purged,
+        what: PurgeKind,
         keys: &[RowKey],
         before: Timestamp,
     ) -> Result<PathBuf> {

@@ -4,7 +4,7 @@ use super::archive::{ArchiveSettings, FILE_ROWS};
 use super::purge_lock::PurgeLock;
 use anyhow::{Context as _, Result, ensure};
 use jiff::{Span, Unit, Zoned, ZonedRound};
-use muster_acct::{PurgePosition, Purged, Purger};
+use muster_acct::{PurgeKind, PurgePosition, Purger};
 use muster_conf::files::FlatSettings;
 use muster_model::time::Timestamp;
 use muster_node::end_on_panic;
@@ -31,14 +31,14 @@ const RETRY_MAX: Duration = Duration::from_secs(600);
 const LATE: Duration = Duration::from_secs(600);
 
 /// The keys of slurmdbd.conf, and what each is about.
-const KEYS: [(&str, Purged); 7] = [
-    ("PurgeEventAfter", Purged::Events),
-    ("PurgeJobAfter", Purged::Jobs),
-    ("PurgeStepAfter", Purged::Steps),
-    ("PurgeSuspendAfter", Purged::Suspensions),
-    ("PurgeTXNAfter", Purged::Transactions),
-    ("PurgeUsageAfter", Purged::Usage),
-    ("PurgeResvAfter", Purged::Reservations),
+const KEYS: [(&str, PurgeKind); 7] = [
+    ("PurgeEventAfter", PurgeKind::Events),
+    ("PurgeJobAfter", PurgeKind::Jobs),
+    ("PurgeStepAfter", PurgeKind::Steps),
+    ("PurgeSuspendAfter", PurgeKind::Suspensions),
+    ("PurgeTXNAfter", PurgeKind::Transactions),
+    ("PurgeUsageAfter", PurgeKind::Usage),
+    ("PurgeResvAfter", PurgeKind::Reservations),
 ];
 
 /// After how long something is purged.
@@ -88,7 +88,7 @@ impl Age {
 /// What slurmdbd.conf says of purging.
 #[derive(Clone, Debug)]
 pub(crate) struct PurgeSettings {
-    ages: Vec<(Purged, Age)>,
+    ages: Vec<(PurgeKind, Age)>,
     /// Rows of one transaction.
     step_rows: usize,
     /// For how long the controller keeps jobs that have ended.
@@ -127,7 +127,7 @@ impl PurgeSettings {
     /// Has rows of a kind purged after another age.
     pub(crate) fn set_age(&mut self, age: PurgeAge) -> Result<()> {
         ensure!(age.count > 0, "an age of 0 would purge all that is over");
-        let what = Purged::from(age.kind);
+        let what = PurgeKind::from(age.kind);
         self.ages.retain(|(own, _)| *own != what);
         let PurgeAge { count, unit, .. } = age;
         self.ages.push((what, Age { count, unit }));
@@ -234,7 +234,7 @@ struct Worker {
     settings: PurgeSettings,
     stop: Arc<Stop>,
     /// Before when all is purged.
-    done: BTreeMap<Purged, Timestamp>,
+    done: BTreeMap<PurgeKind, Timestamp>,
     /// What the last purge did.
     said: Vec<String>,
 }
@@ -299,7 +299,7 @@ impl Worker {
     }
 
     /// Waits for the site's program that archives. Nothing is purged unless it succeeds.
-    fn run_script(&self, due: &BTreeMap<Purged, Timestamp>) -> Result<Option<Stopped>> {
+    fn run_script(&self, due: &BTreeMap<PurgeKind, Timestamp>) -> Result<Option<Stopped>> {
         let Some(mut child) = self.settings.archive.start_script(due)? else {
             return Ok(None);
         };
@@ -323,7 +323,7 @@ impl Worker {
     fn purge(
         &mut self,
         purger: &mut Purger,
-        what: Purged,
+        what: PurgeKind,
         before: Timestamp,
     ) -> Result<Option<Stopped>> {
         let archive = self.settings.archive.clone();

@@ -3,7 +3,7 @@
 
 use crate::cluster::Cluster;
 use muster_hostile::attacks::ATTACKS;
-use muster_hostile::campaign::{Report, Round};
+use muster_hostile::campaign::{CampaignReport, Round};
 use muster_hostile::network::NetworkDaemons;
 use muster_hostile::random::Random;
 use muster_hostile::rest::RestDaemon;
@@ -33,7 +33,7 @@ fn attacks_that_once_worked_are_refused_and_change_nothing() {
     };
     let _rest = RestDaemon::start(&target).unwrap();
     let _network = NetworkDaemons::start(&target).unwrap();
-    let (mut report, mut random) = (Report::default(), Random::new(1));
+    let (mut report, mut random) = (CampaignReport::default(), Random::new(1));
     for attack in ATTACKS {
         report.attack(&target, attack, &mut random);
     }
@@ -65,7 +65,7 @@ fn others_are_served_while_many_processes_attack() {
     };
     let _rest = RestDaemon::start(&target).unwrap();
     let _network = NetworkDaemons::start(&target).unwrap();
-    let mut report = Report::default();
+    let mut report = CampaignReport::default();
     for number in 0..2 {
         let round = Round {
             number,

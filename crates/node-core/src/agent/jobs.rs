@@ -11,7 +11,7 @@ use minicbor::bytes::ByteVec;
 use muster_model::command::SignalScope;
 use muster_model::effect::TerminateReason;
 use muster_model::ids::{AttemptStep, JobAttempt, StepNo};
-use muster_model::job::{ExitStatus, JobState, StepEnd, Usage};
+use muster_model::job::{ExitStatus, JobState, ResourceUsage, StepEnd};
 use muster_model::time::Timestamp;
 use muster_proto::address::Address;
 use muster_proto::node::{JobGrant, Order, Orders, Report};
@@ -176,7 +176,7 @@ impl Agent {
         &mut self,
         attempt: JobAttempt,
         status: i32,
-        mut usage: Usage,
+        mut usage: ResourceUsage,
         (at, was_killed): (Timestamp, bool),
     ) {
         let exit = exit_status(status);

@@ -19,7 +19,7 @@ use super::{Action, ConnId, RequestId, StdioId, encode};
 use crate::kept::{KEPT_NEXT, is_kept_of};
 use crate::layout::StepNodes;
 use crate::messages::{KeptEntries, KeptEntry};
-use crate::record::Record;
+use crate::record::StepRecord;
 use crate::step_numbers::StepNumbers;
 use minicbor::bytes::ByteVec;
 use muster_model::ids::{JobAttempt, JobId, StepId, StepNo};
@@ -104,7 +104,7 @@ struct HeldRequest {
 struct LedStep {
     attempt: JobAttempt,
     state: LedStepState,
-    record: Record,
+    record: StepRecord,
     /// Bytes of the record when it was kept first.
     kept_bytes: usize,
     /// The request of srun, while it is there.
@@ -374,7 +374,7 @@ impl LedSteps {
         // The stored counter may have been lost with a launcher.
         let numbers = self.numbers.entry(attempt.job).or_default();
         numbers.raise(step.0.saturating_add(1));
-        let Ok(record) = minicbor::decode::<Record>(bytes) else {
+        let Ok(record) = minicbor::decode::<StepRecord>(bytes) else {
             log::error!("step {key}: its record cannot be read back");
             return;
         };

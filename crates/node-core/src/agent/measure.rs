@@ -3,7 +3,7 @@
 
 use crate::messages::TaskUsage;
 use muster_model::ids::StepNo;
-use muster_model::job::Usage;
+use muster_model::job::ResourceUsage;
 use muster_proto::step::MeasuredStep;
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ impl StepTask {
 #[derive(Clone, Debug, Default)]
 pub(super) struct MeasuredUsage {
     /// Totals only.
-    pub(super) usage: Usage,
+    pub(super) usage: ResourceUsage,
     /// Virtual memory, KiB.
     pub(super) vsize_kib: u64,
 }
@@ -44,7 +44,7 @@ pub(super) fn of_launcher(tasks: Vec<TaskUsage>) -> TaskUsages {
 
 /// The steps that tasks are of.
 pub(super) fn sum_up(tasks: &TaskUsages, node: &str) -> Vec<MeasuredStep> {
-    let mut steps: BTreeMap<StepNo, Usage> = BTreeMap::new();
+    let mut steps: BTreeMap<StepNo, ResourceUsage> = BTreeMap::new();
     for (StepTask { step, task }, measured) in tasks {
         let mut usage = measured.usage.clone().of_task(*task, measured.vsize_kib);
         usage.set_node(node);
@@ -65,9 +65,9 @@ mod tests {
         let task = |task, kib| TaskUsage {
             step: StepNo(3),
             task,
-            usage: Usage {
+            usage: ResourceUsage {
                 max_rss_kib: kib,
-                ..Usage::default()
+                ..ResourceUsage::default()
             },
             vsize_kib: 2 * kib,
         };

@@ -4,7 +4,7 @@ use super::AgentConfig;
 use crate::binding::{BindVariables, SiteBinding};
 use crate::job_container::SCRATCH;
 use crate::job_view::{job_view, propagated_limits};
-use crate::messages::{StepOrder, TaskBinding, User};
+use crate::messages::{ProcessIdentity, StepOrder, TaskBinding};
 use crate::step_bounds;
 use crate::step_variables::StepVariables;
 use crate::tmp_dir;
@@ -156,9 +156,9 @@ impl AgentNode {
 }
 
 /// The user of a job's steps. The launcher does not take it from the agent, and adds the user's groups.
-fn user_of(grant: &JobGrant) -> User {
+fn user_of(grant: &JobGrant) -> ProcessIdentity {
     let owner = &grant.spec.owner;
-    User {
+    ProcessIdentity {
         uid: owner.uid,
         gid: owner.gid,
         groups: Vec::new(),

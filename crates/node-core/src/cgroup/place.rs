@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// The use of a hierarchy for jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Controller {
+pub enum CgroupController {
     /// Memory and swap.
     Memory,
     /// CPUs and memory domains.
@@ -20,24 +20,24 @@ pub enum Controller {
     Freezer,
 }
 
-impl Controller {
+impl CgroupController {
     /// The kernel's name.
     pub fn name(self) -> &'static str {
         match self {
-            Controller::Memory => "memory",
-            Controller::Cpuset => "cpuset",
-            Controller::Devices => "devices",
-            Controller::Freezer => "freezer",
+            CgroupController::Memory => "memory",
+            CgroupController::Cpuset => "cpuset",
+            CgroupController::Devices => "devices",
+            CgroupController::Freezer => "freezer",
         }
     }
 
     /// The consequence for jobs if it is missing.
     pub fn without(self) -> &'static str {
         match self {
-            Controller::Memory => "memory of jobs is not limited",
-            Controller::Cpuset => "jobs are not confined to their CPUs",
-            Controller::Devices => "jobs are not confined to their devices",
-            Controller::Freezer => "processes of jobs are followed without control groups",
+            CgroupController::Memory => "memory of jobs is not limited",
+            CgroupController::Cpuset => "jobs are not confined to their CPUs",
+            CgroupController::Devices => "jobs are not confined to their devices",
+            CgroupController::Freezer => "processes of jobs are followed without control groups",
         }
     }
 }
@@ -72,14 +72,14 @@ pub struct Hierarchies {
 
 /// A missing controller, and the limits that are therefore not applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lack {
+pub struct MissingController {
     /// The controller.
-    pub controller: Controller,
+    pub controller: CgroupController,
     /// Why it is not used.
     pub why: String,
 }
 
-impl fmt::Display for Lack {
+impl fmt::Display for MissingController {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, effect) = (self.controller.name(), self.controller.without());
         write!(f, "{name}: {}: {effect}", self.why)
@@ -141,12 +141,13 @@ impl Hierarchies {
 
     /// The one by which processes are followed.
     pub fn tracking(&self) -> Option<&Hierarchy> {
-        self.unified().or_else(|| self.v1(Controller::Freezer))
+        self.unified()
+            .or_else(|| self.v1(CgroupController::Freezer))
     }
 
     /// The one that has a controller.
-    pub fn of(&self, controller: Controller) -> Option<&Hierarchy> {
-        if controller == Controller::Freezer {
+    pub fn of(&self, controller: CgroupController) -> Option<&Hierarchy> {
+        if controller == CgroupController::Freezer {
             return self.tracking();
         }
         let in_unified = self.unified.iter().any(|name| name == controller.name());
@@ -156,7 +157,7 @@ impl Hierarchies {
         }
     }
 
-    fn v1(&self, controller: Controller) -> Option<&Hierarchy> {
+    fn v1(&self, controller: CgroupController) -> Option<&Hierarchy> {
         let has = |h: &&Hierarchy| {
             h.version == Version::V1 && h.controllers.iter().any(|c| c == controller.name())
         };
@@ -256,9 +257,9 @@ mod tests {
     fn a_hybrid_machine_limits_by_v1_below_its_own_groups_and_follows_by_v2() {
         let found = find(OWN, HYBRID, CgroupVersion::Any, "hugetlb");
         let memory = ("/sys/fs/cgroup/memory/outer/1", Version::V1);
-        assert_eq!(base(found.of(Controller::Memory)), Some(memory));
+        assert_eq!(base(found.of(CgroupController::Memory)), Some(memory));
         let cpuset = ("/sys/fs/cgroup/cpuset/", Version::V1);
-        assert_eq!(base(found.of(Controller::Cpuset)), Some(cpuset));
+        assert_eq!(base(found.of(CgroupController::Cpuset)), Some(cpuset));
         let unified = ("/sys/fs/cgroup/unified", Version::V2);
         assert_eq!(base(found.tracking()), Some(unified));
     }
@@ -269,7 +270,7 @@ mod tests {
         let freezer = ("/sys/fs/cgroup/freezer/", Version::V1);
         assert_eq!(base(found.tracking()), Some(freezer));
         let found = find(OWN, HYBRID, CgroupVersion::V2, "hugetlb");
-        assert!(found.of(Controller::Memory).is_none());
+        assert!(found.of(CgroupController::Memory).is_none());
         let other = (CgroupVersion::Any, "/other");
         assert_eq!(
             Hierarchies::find(OWN, HYBRID, other, |_| None),
@@ -287,8 +288,8 @@ mod tests {
             "cpuset cpu memory\n",
         );
         let place = Some(("/sys/fs/cg x", Version::V2));
-        assert_eq!(base(found.of(Controller::Memory)), place);
-        assert_eq!(base(found.of(Controller::Cpuset)), place);
+        assert_eq!(base(found.of(CgroupController::Memory)), place);
+        assert_eq!(base(found.of(CgroupController::Cpuset)), place);
         assert_eq!(base(found.tracking()), place);
     }
 
@@ -297,18 +298,18 @@ mod tests {
         let own = "4:memory:/../other\n";
         assert!(
             find(own, HYBRID, CgroupVersion::Any, "")
-                .of(Controller::Memory)
+                .of(CgroupController::Memory)
                 .is_none()
         );
         let mounts = "28 25 0:25 /a /m rw - cgroup cgroup rw,memory\n";
         assert!(
             find("4:memory:/b\n", mounts, CgroupVersion::Any, "")
-                .of(Controller::Memory)
+                .of(CgroupController::Memory)
                 .is_none()
         );
         let found = find("4:memory:/a/b\n", mounts, CgroupVersion::Any, "");
         assert_eq!(
-            base(found.of(Controller::Memory)),
+            base(found.of(CgroupController::Memory)),
             Some(("/m/b", Version::V1))
         );
         assert!(

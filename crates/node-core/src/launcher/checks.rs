@@ -7,7 +7,7 @@ use super::job::JobEntry;
 use super::known::kept_of_user;
 use super::node::LauncherNode;
 use crate::messages::{
-    AttachAgent, LauncherCommand, PmixOrder, StepBounds, StepOrder, User, VERSIONS,
+    AttachAgent, LauncherCommand, PmixOrder, ProcessIdentity, StepBounds, StepOrder, VERSIONS,
 };
 use crate::pmix_place;
 use crate::signals;
@@ -47,7 +47,7 @@ impl LauncherNode {
         };
         let machine = self.machine.as_ref();
         Ok(StepBounds {
-            user: User::clone(user),
+            user: ProcessIdentity::clone(user),
             cpus: share.cpus.clone(),
             memory_mib: share.memory_mib,
             gres: share.gres.clone(),

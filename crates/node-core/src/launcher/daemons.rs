@@ -7,7 +7,7 @@
 use super::end::EncodedEnd;
 use super::end::lost;
 use super::interface::StartedStepd;
-use super::interface::{Action, Belongs, ResultPurpose, StepResult, StepdConnId};
+use super::interface::{Action, ProcessOwner, ResultPurpose, StepResult, StepdConnId};
 use super::state::{LauncherState, Role};
 use super::step_process::{ConnectedStepd, Placing, StepProcess};
 use crate::messages::{KeptEntries, KeptEntry, LauncherEvent, RunningStep, StepdCommand, VERSIONS};
@@ -491,15 +491,15 @@ impl StepDaemons {
         state: &mut LauncherState,
         AttemptStep { attempt, step }: AttemptStep,
         pid: i32,
-        belongs: Option<Belongs>,
+        belongs: Option<ProcessOwner>,
     ) {
         let process = state.jobs.get(&attempt).and_then(|e| e.steps.get(&step));
         let is_adopted = process.is_some_and(|p| p.pid == pid);
         let is_it = match belongs {
-            None | Some(Belongs::ToSite) => false,
-            Some(Belongs::To(of)) => of == attempt,
+            None | Some(ProcessOwner::ToSite) => false,
+            Some(ProcessOwner::To(of)) => of == attempt,
             // A daemon that has answered on its socket is authentic.
-            Some(Belongs::Unknown) => is_adopted || state.sessions.get(&pid) == Some(&attempt),
+            Some(ProcessOwner::Unknown) => is_adopted || state.sessions.get(&pid) == Some(&attempt),
         };
         let is_it = is_it && (is_adopted || state.may_have_step(attempt, step));
         if is_it {

@@ -4,7 +4,7 @@
 use crate::messages::LauncherEvent;
 use minicbor::decode::{Decode, Decoder, Error};
 use muster_model::ids::{JobAttempt, StepNo};
-use muster_model::job::{ExitStatus, JobState, StepEnd, Usage};
+use muster_model::job::{ExitStatus, JobState, ResourceUsage, StepEnd};
 use muster_model::time::Timestamp;
 use muster_model::validate::{Bounds, Invalid, Validate};
 use muster_proto::frame::{self, Frames, Message};
@@ -91,7 +91,7 @@ pub(super) fn lost(now: Timestamp) -> StepEnd {
             signal: crate::signals::SIGKILL.unsigned_abs(),
         },
         state: JobState::Failed,
-        usage: Usage::default(),
+        usage: ResourceUsage::default(),
         cancelled_by: None,
     }
 }
@@ -102,7 +102,7 @@ pub struct ScriptEnd {
     /// The wait status, waitpid(2).
     pub status: i32,
     /// The resource usage.
-    pub usage: Usage,
+    pub usage: ResourceUsage,
     /// When it ended.
     pub end: Timestamp,
     /// Processes that the kernel ended for want of memory.

@@ -6,8 +6,8 @@ use super::records::RecordedAttempt;
 use crate::binding::Machine;
 use crate::cgroup::Confinement;
 use crate::messages::{
-    AttachAgent, FirstOrder, KeptEntries, LauncherCommand, LauncherEvent, RunningStep, StepOrder,
-    StepdCommand, User,
+    AttachAgent, FirstOrder, KeptEntries, LauncherCommand, LauncherEvent, ProcessIdentity,
+    RunningStep, StepOrder, StepdCommand,
 };
 use crate::{JobTmpDir, PrologEpilog};
 use minicbor::bytes::ByteVec;
@@ -15,7 +15,7 @@ use minicbor::{Decode, Encode};
 use muster_model::cpuset::CpuSet;
 use muster_model::environment::Environment;
 use muster_model::ids::{AttemptStep, BlobId, JobAttempt, JobId, StepNo};
-use muster_model::job::{StepEnd, Usage};
+use muster_model::job::{ResourceUsage, StepEnd};
 use muster_model::spec::SoftLimit;
 use muster_model::validate::Validate;
 use muster_proto::node::{MemoryCount, NodeSettings};
@@ -100,7 +100,7 @@ pub enum Event {
         /// Wait status.
         status: i32,
         /// Its resource usage.
-        usage: Box<Usage>,
+        usage: Box<ResourceUsage>,
         /// It ended before it executed its script.
         failure: Option<ScriptFailure>,
     },
@@ -145,7 +145,7 @@ pub enum Event {
     StepdsAsked,
     /// Answer to [`Action::WatchStepd`]: the job of the process by its audit session, if the process exists. It is
     /// watched then.
-    StepdWatched(JobAttempt, StepNo, i32, Option<Belongs>),
+    StepdWatched(JobAttempt, StepNo, i32, Option<ProcessOwner>),
     /// To [`Action::ReadResult`].
     ResultRead {
         /// The job.
@@ -354,7 +354,7 @@ pub enum Timer {
 
 /// A job whose processes are searched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Members {
+pub struct ProcessSearch {
     /// The job.
     pub attempt: JobAttempt,
     /// It is root's, whose processes may leave their session.
@@ -376,7 +376,7 @@ pub struct Leftovers {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessTraits {
     /// Its job by its audit session.
-    pub belongs: Belongs,
+    pub belongs: ProcessOwner,
     /// Its session.
     pub session: Option<i32>,
     /// Its user id.
@@ -385,7 +385,7 @@ pub struct ProcessTraits {
 
 /// The owner of a process by its audit session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Belongs {
+pub enum ProcessOwner {
     /// A job.
     To(JobAttempt),
     /// A program of the site's started it.
@@ -401,7 +401,7 @@ pub struct ScriptLaunch {
     /// The job.
     pub attempt: JobAttempt,
     /// The user of the process.
-    pub user: Rc<User>,
+    pub user: Rc<ProcessIdentity>,
     /// The script's path.
     pub script: String,
     /// Arguments after the script's name.
@@ -520,7 +520,7 @@ pub enum Action {
         /// The consequence of the message.
         kind: MessageKind,
         /// The user.
-        user: Rc<User>,
+        user: Rc<ProcessIdentity>,
         /// The job's working directory.
         work_dir: String,
         /// The file.
@@ -622,7 +622,7 @@ pub enum Action {
     /// Signal a job's script, the processes that have left it, and everything below them.
     SignalScript {
         /// The job.
-        of: Members,
+        of: ProcessSearch,
         /// The script.
         script: Option<i32>,
         /// The signal.
@@ -631,7 +631,7 @@ pub enum Action {
     /// Signal everything below these processes of a job.
     SignalBelow {
         /// The job.
-        of: Members,
+        of: ProcessSearch,
         /// The processes.
         roots: Vec<i32>,
         /// The signal.
@@ -640,7 +640,7 @@ pub enum Action {
     /// Signal everything below the daemon of a step.
     SignalStep {
         /// The job.
-        of: Members,
+        of: ProcessSearch,
         /// The step.
         step: StepNo,
         /// The process of the daemon.
@@ -651,7 +651,7 @@ pub enum Action {
     /// Signal processes of a job that a search has found, and everything below them.
     SignalFound {
         /// The job.
-        of: Members,
+        of: ProcessSearch,
         /// The processes.
         found: Vec<i32>,
         /// When the search began.
@@ -660,11 +660,11 @@ pub enum Action {
         signal: i32,
     },
     /// Look for processes of these jobs that are no longer below any that the launcher knows.
-    FindLeftovers(Vec<Members>),
+    FindLeftovers(Vec<ProcessSearch>),
     /// Kill processes that no job has left.
     KillOrphans,
     /// Kill the remaining processes of a step daemon; repeated with each wake-up until no new ones are found.
-    KillRemnants(Members, i32),
+    KillRemnants(ProcessSearch, i32),
     /// A step daemon has ended: its mark may be used for another.
     RetireMember(JobAttempt, i32),
     /// The script of a job was not started: its mark is free.

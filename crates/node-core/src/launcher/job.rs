@@ -3,7 +3,7 @@
 use super::context::Context;
 use super::phase::NodeJobPhase;
 use super::step_process::{ConnectedStepd, Placing, StepProcess};
-use crate::messages::{LauncherEvent, StepOrder, User};
+use crate::messages::{LauncherEvent, ProcessIdentity, StepOrder};
 use crate::step_numbers::UsedStepNumbers;
 use crate::{JobTmpDir, PrologEpilog};
 use muster_model::ids::{BlobId, StepNo};
@@ -26,7 +26,7 @@ pub(super) struct JobEntry {
     /// The data of its launch, until its script runs.
     pub(super) launch: Launch,
     /// Whom it runs as, once the groups are known.
-    pub(super) user: Option<Rc<User>>,
+    pub(super) user: Option<Rc<ProcessIdentity>>,
     /// The process of its script.
     pub(super) script: Option<i32>,
     /// The process of its script is being started.
@@ -140,7 +140,7 @@ pub(super) struct EarlyStep {
 /// Where a script's standard error goes, for messages.
 #[derive(Debug)]
 pub(super) struct ScriptFiles {
-    pub(super) user: Rc<User>,
+    pub(super) user: Rc<ProcessIdentity>,
     pub(super) work_dir: String,
     pub(super) stderr: String,
 }

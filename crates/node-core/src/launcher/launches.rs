@@ -14,7 +14,7 @@ use super::writers::Writers;
 use crate::cgroup::oom_line;
 use crate::messages::LauncherEvent;
 use muster_model::ids::{JobAttempt, StepNo};
-use muster_model::job::Usage;
+use muster_model::job::ResourceUsage;
 
 /// See the module.
 #[derive(Default)]
@@ -43,7 +43,7 @@ impl Launches {
         state: &mut LauncherState,
         attempt: JobAttempt,
         status: Option<i32>,
-        usage: Usage,
+        usage: ResourceUsage,
         failure: Option<interface::ScriptFailure>,
     ) {
         if let Some(failure) = failure {

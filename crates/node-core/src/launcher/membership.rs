@@ -1,7 +1,7 @@
 //! Determines the job of a process. If the kernel has audit sessions, they decide; otherwise the session of
 //! setsid(2), or the only job of the process's user.
 
-use super::interface::{Belongs, Members, ProcessTraits, StepdConnId};
+use super::interface::{ProcessOwner, ProcessSearch, ProcessTraits, StepdConnId};
 use super::state::{LauncherState, Role};
 use super::{JobEntry, Launcher};
 use muster_model::ids::JobAttempt;
@@ -10,9 +10,9 @@ impl Launcher {
     /// The job that a process comes from.
     pub fn owner_of(&self, process: &ProcessTraits) -> Option<JobAttempt> {
         match process.belongs {
-            Belongs::To(attempt) => return Some(attempt),
-            Belongs::ToSite => return None,
-            Belongs::Unknown => {}
+            ProcessOwner::To(attempt) => return Some(attempt),
+            ProcessOwner::ToSite => return None,
+            ProcessOwner::Unknown => {}
         }
         if let Some(attempt) = process
             .session
@@ -89,9 +89,9 @@ impl Launcher {
 }
 
 impl LauncherState {
-    pub(super) fn members(&self, attempt: JobAttempt) -> Members {
+    pub(super) fn members(&self, attempt: JobAttempt) -> ProcessSearch {
         let entry = self.jobs.get(&attempt);
-        Members {
+        ProcessSearch {
             attempt,
             is_roots: entry.is_some_and(|e| e.uid == 0),
             is_recovered: entry.is_some_and(|e| e.is_recovered),

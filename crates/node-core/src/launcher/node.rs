@@ -14,7 +14,7 @@ const KILL_WAIT_MS: u64 = 30_000;
 
 /// Data that does not change while a launcher runs.
 #[derive(Clone, Debug, Default)]
-pub struct Setup {
+pub struct LauncherSetup {
     /// The spool directory.
     pub spool: PathBuf,
     /// The launcher's own user.
@@ -31,7 +31,7 @@ pub struct Setup {
 
 /// The node.
 pub(super) struct LauncherNode {
-    pub(super) setup: Setup,
+    pub(super) setup: LauncherSetup,
     /// The node's identity, as reported by root.
     pub(super) place: OrderTarget,
     /// The path of slurm.conf, as reported by root.
@@ -46,7 +46,7 @@ pub(super) struct LauncherNode {
 }
 
 impl LauncherNode {
-    pub(super) fn new(setup: Setup) -> LauncherNode {
+    pub(super) fn new(setup: LauncherSetup) -> LauncherNode {
         LauncherNode {
             setup,
             place: OrderTarget::default(),

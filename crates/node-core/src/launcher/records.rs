@@ -11,7 +11,7 @@ use crate::PrologEpilog;
 use crate::messages::LauncherEvent;
 use minicbor::bytes::ByteVec;
 use muster_model::ids::{Attempt, JobAttempt, JobId, StepNo};
-use muster_model::job::Usage;
+use muster_model::job::ResourceUsage;
 use muster_model::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -277,7 +277,7 @@ impl Lines {
 
 /// The contents of the file, and the lines to append.
 #[derive(Debug)]
-pub struct Records {
+pub struct LauncherRecords {
     boot_id: String,
     size: u64,
     compact_at: u64,
@@ -288,13 +288,13 @@ pub struct Records {
     writing: Option<Rc<Vec<u8>>>,
 }
 
-impl Records {
+impl LauncherRecords {
     /// Reads the text of a file. Gives the attempts in it, and whether the machine has not rebooted since. The file has to be
-    /// replaced by [`Records::rewritten`] before anything is appended to it.
+    /// replaced by [`LauncherRecords::rewritten`] before anything is appended to it.
     pub fn read(
         text: &str,
         boot_id: &str,
-    ) -> (Records, BTreeMap<JobAttempt, RecordedAttempt>, bool) {
+    ) -> (LauncherRecords, BTreeMap<JobAttempt, RecordedAttempt>, bool) {
         let same_boot = text
             .lines()
             .next()
@@ -308,7 +308,7 @@ impl Records {
                 live.kept_bytes = 0;
             }
         }
-        let records = Records {
+        let records = LauncherRecords {
             boot_id: boot_id.to_owned(),
             size: 0,
             compact_at: 0,
@@ -588,14 +588,14 @@ fn apply(entry: &mut RecordedAttempt, kind: &str, rest: &str) {
                 .insert(StepNo(u32::try_from(number(0)).unwrap_or(0)));
         }
         "E" => {
-            let usage = Usage {
+            let usage = ResourceUsage {
                 user_us: unsigned(1),
                 system_us: unsigned(2),
                 max_rss_kib: unsigned(3),
                 pages: unsigned(4),
                 disk_read_bytes: unsigned(5),
                 disk_write_bytes: unsigned(6),
-                ..Usage::default()
+                ..ResourceUsage::default()
             }
             .of_task(0, 0);
             let status = i32::try_from(number(0)).unwrap_or(0);
@@ -659,14 +659,14 @@ mod tests {
             end_time: Timestamp(5),
             exit: muster_model::job::ExitStatus { code: 3, signal: 0 },
             state: muster_model::job::JobState::Failed,
-            usage: Usage::default(),
+            usage: ResourceUsage::default(),
             cancelled_by: None,
         }
     }
 
     #[test]
     fn lines_that_could_not_be_written_come_with_the_next() {
-        let (mut records, ..) = Records::read("", "boot-1");
+        let (mut records, ..) = LauncherRecords::read("", "boot-1");
         records.rewritten();
         records.came(attempt_of(1), 1000, true, 77);
         let first = records.take_pending().unwrap();
@@ -685,14 +685,14 @@ mod tests {
 
     /// A file with a line of each kind.
     fn example() -> String {
-        let usage = Usage {
+        let usage = ResourceUsage {
             user_us: 5,
             system_us: 6,
             max_rss_kib: 7,
-            ..Usage::default()
+            ..ResourceUsage::default()
         };
         let dirs = dirs_of_a_step();
-        let (mut records, old, _) = Records::read("", "boot-1");
+        let (mut records, old, _) = LauncherRecords::read("", "boot-1");
         assert!(old.is_empty());
         let mut text = records.rewritten();
         records.came(attempt_of(1), 1000, true, 77);
@@ -739,7 +739,7 @@ mod tests {
     }
 
     fn assert_is_read(text: &str) {
-        let (mut records, old, same_boot) = Records::read(text, "boot-1");
+        let (mut records, old, same_boot) = LauncherRecords::read(text, "boot-1");
         assert!(same_boot);
         assert_eq!(
             old.keys().copied().collect::<Vec<_>>(),
@@ -779,7 +779,7 @@ mod tests {
             })
         );
         let text = String::from_utf8(records.rewritten()).unwrap();
-        let (records, old, same_boot) = Records::read(&text, "boot-2");
+        let (records, old, same_boot) = LauncherRecords::read(&text, "boot-2");
         assert!(!same_boot && old.len() == 3);
         assert!(!records.keeps(attempt_of(1), 7));
     }
@@ -787,7 +787,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read_back_and_forgotten_attempts_are_not() {
         assert_is_read(&example());
-        let (_, old, _) = Records::read(&example(), "boot-1");
+        let (_, old, _) = LauncherRecords::read(&example(), "boot-1");
         assert_eq!(old[&attempt_of(1)].steps_at_ms[&StepNo(0)], 77_000);
     }
 

@@ -4,10 +4,10 @@ use super::actions::Actions;
 use super::groups::Groups;
 use super::interface::{MessageKind, UserAccount};
 use super::job::JobEntry;
-use super::node::{LauncherNode, Setup};
+use super::node::{LauncherNode, LauncherSetup};
 use super::phase::Move;
-use super::records::Records;
-use crate::messages::User;
+use super::records::LauncherRecords;
+use crate::messages::ProcessIdentity;
 use crate::now::Now;
 use muster_model::ids::{JobAttempt, StepNo};
 use muster_model::spec::Owner;
@@ -54,7 +54,7 @@ pub(super) struct LauncherState {
     pub(super) roles: BTreeMap<i32, Role>,
     /// Sessions that scripts and step daemons lead or led, by their number.
     pub(super) sessions: HashMap<i32, JobAttempt>,
-    pub(super) records: Records,
+    pub(super) records: LauncherRecords,
     /// Jobs that are ending.
     pub(super) ending: BTreeSet<JobAttempt>,
     /// Something may have changed for jobs that are ending.
@@ -62,7 +62,7 @@ pub(super) struct LauncherState {
 }
 
 impl LauncherState {
-    pub(super) fn new(setup: Setup, records: Records) -> LauncherState {
+    pub(super) fn new(setup: LauncherSetup, records: LauncherRecords) -> LauncherState {
         LauncherState {
             node: LauncherNode::new(setup),
             now: Now::default(),
@@ -101,7 +101,7 @@ impl LauncherState {
     }
 
     /// The identity of a job's owner, if the groups are known; else [`super::launches::Launches::groups_found`] comes.
-    pub(super) fn user_of(&mut self, owner: &Owner) -> Option<Rc<User>> {
+    pub(super) fn user_of(&mut self, owner: &Owner) -> Option<Rc<ProcessIdentity>> {
         let account = UserAccount {
             name: owner.user.clone(),
             gid: owner.gid,
@@ -109,7 +109,7 @@ impl LauncherState {
         let groups = self
             .groups
             .get(&account, self.now.mono_ms, &mut self.actions);
-        Some(Rc::new(User {
+        Some(Rc::new(ProcessIdentity {
             uid: owner.uid,
             gid: owner.gid,
             groups: groups?.to_vec(),

@@ -9,12 +9,14 @@ mod scenarios;
 mod tmp_dirs;
 
 use super::interface::{
-    Belongs, Failure, JobProgramKind, LaunchFiles, Recovered, ResultPurpose, ScriptNotStarted,
+    Failure, JobProgramKind, LaunchFiles, ProcessOwner, Recovered, ResultPurpose, ScriptNotStarted,
     StartedStepd, StepdConnId,
 };
 use super::*;
 use crate::JobTmpDir;
-use crate::messages::{RunningStep, StepOrder, StepdCommand, TaskBinding, User, VERSIONS};
+use crate::messages::{
+    ProcessIdentity, RunningStep, StepOrder, StepdCommand, TaskBinding, VERSIONS,
+};
 use crate::signals::{SIGKILL, SIGTERM};
 use muster_model::cpuset::CpuSet;
 use muster_model::effect::TerminateReason;
@@ -111,7 +113,7 @@ fn step_order(attempt: JobAttempt, step: StepNo) -> Box<StepOrder> {
             width: 0,
             above: None,
         },
-        user: User::default(),
+        user: ProcessIdentity::default(),
         env: Environment::default(),
         limits: Vec::new(),
         array: None,
@@ -219,7 +221,7 @@ struct World {
 impl World {
     /// A launcher of a node without jobs, whose agent has a session with the controller.
     fn new() -> World {
-        let (mut records, ..) = Records::read("", "boot");
+        let (mut records, ..) = LauncherRecords::read("", "boot");
         let text = String::from_utf8(records.rewritten()).unwrap();
         let mut world = World {
             launcher: Launcher::new(World::setup(), records),
@@ -268,8 +270,8 @@ impl World {
         world
     }
 
-    fn setup() -> Setup {
-        Setup {
+    fn setup() -> LauncherSetup {
+        LauncherSetup {
             spool: "/spool".into(),
             uid: 0,
             cpus: 4,
@@ -568,7 +570,7 @@ impl World {
         self.watched.clear();
         self.events.clear();
         self.new_steps.clear();
-        let (mut records, attempts, same_boot) = Records::read(&self.records, "boot");
+        let (mut records, attempts, same_boot) = LauncherRecords::read(&self.records, "boot");
         self.records = String::from_utf8(records.rewritten()).unwrap();
         self.launcher = Launcher::new(World::setup(), records);
         let mut left = Recovered {

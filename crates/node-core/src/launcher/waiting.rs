@@ -8,7 +8,7 @@ use super::actions::Actions;
 use super::interface::Timer;
 use muster_model::command::SignalScope;
 use muster_model::ids::{JobAttempt, StepNo};
-use muster_model::pending::Pending;
+use muster_model::pending::JobWaiters;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// Searches for one user in a wake-up.
@@ -68,7 +68,7 @@ impl Delivery {
 /// See the module.
 #[derive(Default)]
 pub(super) struct WaitingSignals {
-    jobs: HashMap<JobAttempt, Pending<Delivery>>,
+    jobs: HashMap<JobAttempt, JobWaiters<Delivery>>,
     /// Jobs of each user, each once.
     turns: BTreeMap<u32, VecDeque<JobAttempt>>,
     /// This wake-up has delivered its share.
@@ -88,7 +88,7 @@ impl WaitingSignals {
         };
         let pending = self.jobs.entry(attempt).or_insert_with(|| {
             self.turns.entry(job.uid).or_default().push_back(attempt);
-            Pending::default()
+            JobWaiters::default()
         });
         if !pending.push(delivery, delivery.number()) {
             let line = format!("job {}: too many signals wait: {delivery:?}", attempt.job);
@@ -99,7 +99,7 @@ impl WaitingSignals {
     }
 
     /// Removes what waits for a job.
-    fn remove(&mut self, attempt: JobAttempt) -> Option<Pending<Delivery>> {
+    fn remove(&mut self, attempt: JobAttempt) -> Option<JobWaiters<Delivery>> {
         let pending = self.jobs.remove(&attempt)?;
         for turns in self.turns.values_mut() {
             turns.retain(|waits| *waits != attempt);
@@ -159,7 +159,7 @@ impl WaitingSignals {
 }
 
 fn take_turn(
-    pending: &mut Pending<Delivery>,
+    pending: &mut JobWaiters<Delivery>,
     left: &mut usize,
     (attempt, job): (JobAttempt, Option<&JobEntry>),
     round: &mut Round,

@@ -10,7 +10,7 @@ use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use muster_model::ids::JobAttempt;
 use muster_model::ids::{JobId, StepNo};
-use muster_model::job::{StepEnd, Usage};
+use muster_model::job::{ResourceUsage, StepEnd};
 use muster_model::limits::{FRAME_BYTES_MAX, TEXT_BYTES_MAX};
 use muster_model::time::Timestamp;
 use muster_model::validate::Validate;
@@ -238,7 +238,7 @@ pub enum LauncherEvent {
         status: i32,
         /// The resource usage.
         #[n(2)]
-        usage: Usage,
+        usage: ResourceUsage,
         /// When.
         #[n(3)]
         end: Timestamp,
@@ -442,7 +442,7 @@ pub struct TaskUsage {
     pub task: u32,
     /// Totals.
     #[n(2)]
-    pub usage: Usage,
+    pub usage: ResourceUsage,
     /// Virtual memory, KiB.
     #[n(3)]
     pub vsize_kib: u64,

@@ -1,7 +1,7 @@
 //! Messages between launcher and step daemon: frames of CBOR over a socket pair of which the daemon inherits one end,
 //! or, after a restart of the launcher, over the daemon's own socket.
 
-use super::{KeptEntries, NextStep, User};
+use super::{KeptEntries, NextStep, ProcessIdentity};
 use crate::JobTmpDir;
 use crate::cgroup::StepGroups;
 use minicbor::{Decode, Encode};
@@ -140,7 +140,7 @@ enum EndedRef<'a> {
 pub struct StepBounds {
     /// The job's owner, with all groups.
     #[n(0)]
-    pub user: User,
+    pub user: ProcessIdentity,
     /// The job's share of this node.
     #[n(1)]
     pub cpus: CpuSet,

@@ -14,7 +14,7 @@ use muster_proto::step::StepLaunch;
 /// An identity to run processes under.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
-pub struct User {
+pub struct ProcessIdentity {
     /// User id.
     #[n(0)]
     pub uid: u32,
@@ -41,7 +41,7 @@ pub struct StepOrder {
     pub launch: StepLaunch,
     /// The user of the step.
     #[n(2)]
-    pub user: User,
+    pub user: ProcessIdentity,
     /// Environment of all tasks here, as `NAME=value`.
     #[n(3)]
     pub env: Environment,

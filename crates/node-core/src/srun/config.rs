@@ -18,7 +18,7 @@ pub enum Sink {
 
 /// Where srun's input for the tasks comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Feed {
+pub enum InputSource {
     /// srun's own standard input.
     Own,
     /// A file.
@@ -31,7 +31,7 @@ pub enum Feed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Streams {
     /// Input.
-    pub stdin: Feed,
+    pub stdin: InputSource,
     /// Output.
     pub stdout: Sink,
     /// Error output.

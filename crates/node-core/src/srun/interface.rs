@@ -1,6 +1,6 @@
 //! Events and actions of srun. Connections are numbers here, which the executor maps to its objects.
 
-use super::config::{Feed, Sink};
+use super::config::{InputSource, Sink};
 use minicbor::bytes::ByteVec;
 use muster_model::ids::{JobId, StepId, StepNo};
 use muster_model::job::{ExitStatus, JobState};
@@ -174,7 +174,7 @@ pub struct StreamsToOpen {
     /// Files are not truncated.
     pub append: bool,
     /// Where input comes from.
-    pub stdin: Feed,
+    pub stdin: InputSource,
     /// Where output goes.
     pub stdout: Sink,
     /// Where error output goes; with output if absent.

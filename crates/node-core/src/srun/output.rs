@@ -173,12 +173,12 @@ pub(super) fn label_width(ntasks: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::srun::config::Feed;
+    use crate::srun::config::InputSource;
 
     fn written(label: Option<usize>, unbuffered: bool, pieces: &[(u32, &str)]) -> String {
         let rules = OutputRules { label, unbuffered };
         let streams = Streams {
-            stdin: Feed::Nothing,
+            stdin: InputSource::Nothing,
             stdout: Sink::Own,
             stderr: Sink::Nodes,
         };
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn why_files_of_nodes_are_not_opened_is_written() {
         let streams = Streams {
-            stdin: Feed::Nothing,
+            stdin: InputSource::Nothing,
             stdout: Sink::Nodes,
             stderr: Sink::Nodes,
         };

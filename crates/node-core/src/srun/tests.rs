@@ -36,7 +36,7 @@ fn config(ntasks: u32) -> SrunConfig {
             ..StepRules::default()
         },
         streams: Streams {
-            stdin: Feed::Own,
+            stdin: InputSource::Own,
             stdout: Sink::Own,
             stderr: Sink::Own,
         },

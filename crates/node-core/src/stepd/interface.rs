@@ -6,7 +6,7 @@ use crate::cgroup::GroupUsage;
 use crate::messages::{KeptEntries, NextStep, RunningStep, StepBounds, StepOrder, StepdCommand};
 use minicbor::bytes::ByteVec;
 use muster_model::ids::JobAttempt;
-use muster_model::job::{StepEnd, Usage};
+use muster_model::job::{ResourceUsage, StepEnd};
 use muster_model::refusal::Refusal;
 use muster_proto::step::{FromStepd, ToStepd};
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ pub struct ClientId(pub u64);
 
 /// Data that is the same for all steps of a daemon.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Setup {
+pub struct StepdSetup {
     /// This node.
     pub node: String,
     /// The daemon's process.
@@ -34,7 +34,7 @@ pub struct Setup {
 
 /// The sender of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Giver {
+pub enum StepSender {
     /// The launcher, as it starts the daemon; with directories of the step's.
     Start(Vec<PathBuf>),
     /// The launcher, which passes on what an agent has given it.
@@ -103,7 +103,7 @@ pub enum HostCommand {
 #[derive(Debug)]
 pub enum Event {
     /// A step; and the connection of srun's, where it hands its streams over with it.
-    StepGiven(Box<NextStep>, Giver, Option<ClientId>),
+    StepGiven(Box<NextStep>, StepSender, Option<ClientId>),
     /// Any other command of the launcher's.
     Command(StepdCommand),
     /// The launcher has read all that it was sent.
@@ -176,7 +176,7 @@ pub enum Event {
         /// Wait status.
         status: i32,
         /// The usage of the process.
-        usage: Box<Usage>,
+        usage: Box<ResourceUsage>,
     },
     /// The children that have ended for now were collected; whether there are no others.
     ChildrenCollected {

@@ -10,7 +10,7 @@ use crate::cgroup::{GroupUsage, oom_line};
 use crate::exit_status::exit_status;
 use crate::messages::{KeptEntries, NextStep, StepOrder, StepdCommand};
 use crate::signals::{SIGCONT, SIGKILL, SIGTERM};
-use muster_model::job::{ExitStatus, Usage};
+use muster_model::job::{ExitStatus, ResourceUsage};
 use muster_proto::step::FromStepd;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -143,7 +143,7 @@ pub(super) struct Step {
     pub(super) host_error: Option<String>,
     /// Tasks, by local number, whose last words to the host were not read when they had ended.
     pub(super) unread: Vec<usize>,
-    pub(super) usage: Usage,
+    pub(super) usage: ResourceUsage,
     /// Processes that the kernel has killed for want of memory.
     pub(super) oom: OomKills,
     /// The usage of its control group.
@@ -184,7 +184,7 @@ impl Step {
             host: None,
             host_error: None,
             unread: Vec::new(),
-            usage: Usage::default(),
+            usage: ResourceUsage::default(),
             oom: OomKills::default(),
             group_usage: GroupUsage::default(),
             is_childless: false,
@@ -370,7 +370,7 @@ impl Step {
         }
     }
 
-    fn child_ended(&mut self, pid: i32, exit: ExitStatus, used: Usage, out: &mut Actions) {
+    fn child_ended(&mut self, pid: i32, exit: ExitStatus, used: ResourceUsage, out: &mut Actions) {
         if let Some(at) = self.epilogs.iter().position(|e| e.pid == Some(pid)) {
             let epilog = self.epilogs.swap_remove(at);
             for line in epilog_errors(&self.order, epilog.task, exit) {

@@ -7,12 +7,12 @@ mod random;
 mod scenarios;
 
 use super::*;
-use crate::messages::{PmixOrder, StepBounds, StepOrder, TaskBinding, User};
+use crate::messages::{PmixOrder, ProcessIdentity, StepBounds, StepOrder, TaskBinding};
 use crate::signals::{SIGKILL, SIGTERM};
 use muster_model::cpuset::CpuSet;
 use muster_model::environment::Environment;
 use muster_model::ids::{Attempt, JobAttempt, JobId, StepNo};
-use muster_model::job::{ExitStatus, JobState, Usage};
+use muster_model::job::{ExitStatus, JobState, ResourceUsage};
 use muster_model::time::Timestamp;
 use muster_proto::frame::Frames;
 use muster_proto::step::{Attach, StepLaunch, StepSpec};
@@ -67,7 +67,7 @@ fn order(step: StepNo, kind: Kind) -> StepOrder {
             width: 1,
             above: None,
         },
-        user: User::default(),
+        user: ProcessIdentity::default(),
         env: Environment::default(),
         limits: Vec::new(),
         array: None,
@@ -259,7 +259,7 @@ impl World {
             max_tasks: 100,
             ..StepBounds::default()
         };
-        let setup = Setup {
+        let setup = StepdSetup {
             node: "n1".to_owned(),
             pid: 99,
             attempt: RUN,
@@ -317,7 +317,7 @@ impl World {
     /// With a first step.
     fn with_step(kind: Kind) -> World {
         let mut world = World::new();
-        world.give(StepNo(0), kind, Giver::Start(Vec::new()));
+        world.give(StepNo(0), kind, StepSender::Start(Vec::new()));
         world
     }
 
@@ -326,7 +326,7 @@ impl World {
         self.last_id
     }
 
-    fn give(&mut self, step: StepNo, kind: Kind, giver: Giver) {
+    fn give(&mut self, step: StepNo, kind: Kind, giver: StepSender) {
         let srun = kind.is_direct.then(|| ClientId(self.next_id()));
         let next = Box::new(next_step(step, kind));
         self.deliver(Event::StepGiven(next, giver, srun));
@@ -444,9 +444,9 @@ impl World {
         while let Some((pid, status)) = first(self) {
             count += 1;
             self.processes.remove(&pid);
-            let usage = Usage {
+            let usage = ResourceUsage {
                 user_us: 1,
-                ..Usage::default()
+                ..ResourceUsage::default()
             };
             self.deliver(Event::ChildEnded {
                 pid,

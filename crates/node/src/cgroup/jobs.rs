@@ -6,8 +6,8 @@ use super::machine;
 use super::together;
 use muster_model::ids::JobAttempt;
 use muster_node_core::cgroup::{
-    Confinement, Controller, GroupUsage, Hierarchies, Hierarchy, Lack, MemoryLimits, StepGroups,
-    Version, cpu_list,
+    CgroupController, Confinement, GroupUsage, Hierarchies, Hierarchy, MemoryLimits,
+    MissingController, StepGroups, Version, cpu_list,
 };
 use muster_proto::cgroup::{CgroupSettings, CgroupVersion};
 use std::cell::RefCell;
@@ -23,7 +23,11 @@ const SCRIPT: &str = "step_batch";
 const DAEMONS: &str = "stepd";
 
 /// Controllers that limit the resources of jobs.
-const LIMITING: [Controller; 3] = [Controller::Memory, Controller::Cpuset, Controller::Devices];
+const LIMITING: [CgroupController; 3] = [
+    CgroupController::Memory,
+    CgroupController::Cpuset,
+    CgroupController::Devices,
+];
 
 /// See the module.
 #[derive(Debug)]
@@ -47,7 +51,7 @@ struct Site {
     settings: CgroupSettings,
     found: Hierarchies,
     /// The group of this node.
-    nodes: HashMap<Controller, Group>,
+    nodes: HashMap<CgroupController, Group>,
 }
 
 /// Groups of a job.
@@ -101,7 +105,7 @@ impl Jobs {
                 Some(attempt) => {
                     let entry = self.jobs.entry(*attempt).or_default();
                     entry.name = name;
-                    let is_memory = all.of(Controller::Memory) == Some(at);
+                    let is_memory = all.of(CgroupController::Memory) == Some(at);
                     match (is_tracking, is_memory) {
                         (true, is_memory) => {
                             entry.has_memory = is_memory;
@@ -348,17 +352,17 @@ impl Site {
             found: machine::hierarchies(settings.version, &settings.mount_point),
             nodes: HashMap::new(),
         };
-        let used = LIMITING.into_iter().chain([Controller::Freezer]);
+        let used = LIMITING.into_iter().chain([CgroupController::Freezer]);
         for controller in used.filter(|c| is_wanted(settings, *c)) {
             if let Err(why) = found.use_controller(controller, own) {
-                eprintln!("control groups: {}", Lack { controller, why });
+                eprintln!("control groups: {}", MissingController { controller, why });
             }
         }
         found
     }
 
     /// Creates this node's group in the hierarchy of a controller.
-    fn use_controller(&mut self, controller: Controller, own: &str) -> Result<(), String> {
+    fn use_controller(&mut self, controller: CgroupController, own: &str) -> Result<(), String> {
         let missing = || "no hierarchy that may be used has it".to_owned();
         let at = self.found.of(controller).ok_or_else(missing)?;
         let group = node_group(at, own, controller).map_err(|e| e.to_string())?;
@@ -366,7 +370,7 @@ impl Site {
         Ok(())
     }
 
-    fn node(&self, controller: Controller) -> Option<&Group> {
+    fn node(&self, controller: CgroupController) -> Option<&Group> {
         self.nodes.get(&controller)
     }
 
@@ -381,17 +385,17 @@ impl Site {
         let mut job = JobCgroups {
             name: name.to_owned(),
             tracking: self
-                .node(Controller::Freezer)
+                .node(CgroupController::Freezer)
                 .map(|n| n.make(name))
                 .transpose()?,
             settings: Some(settings.clone()),
             ..JobCgroups::default()
         };
-        let is_unified = |c: Controller| self.found.of(c) == self.found.tracking();
-        if let Some(node) = self.node(Controller::Memory) {
+        let is_unified = |c: CgroupController| self.found.of(c) == self.found.tracking();
+        if let Some(node) = self.node(CgroupController::Memory) {
             let limits = MemoryLimits::of(settings, of.memory_mib, machine_memory);
             match &job.tracking {
-                Some(tracking) if is_unified(Controller::Memory) => {
+                Some(tracking) if is_unified(CgroupController::Memory) => {
                     tracking.limit_memory(&limits)?;
                     tracking.pass_on(&["memory"])?;
                     job.has_memory = true;
@@ -406,11 +410,11 @@ impl Site {
                 }
             }
         }
-        if let Some(node) = self.node(Controller::Cpuset)
+        if let Some(node) = self.node(CgroupController::Cpuset)
             && let Some(cpus) = &of.cpus
         {
             let group = match &job.tracking {
-                Some(tracking) if is_unified(Controller::Cpuset) => tracking,
+                Some(tracking) if is_unified(CgroupController::Cpuset) => tracking,
                 _ => {
                     let group = node.make(name)?;
                     group.write("cpuset.mems", node.read("cpuset.mems")?.trim())?;
@@ -420,7 +424,7 @@ impl Site {
             };
             group.write("cpuset.cpus", &cpu_list(cpus))?;
         }
-        if let Some(node) = self.node(Controller::Devices) {
+        if let Some(node) = self.node(CgroupController::Devices) {
             let group = node.make(name)?;
             for rule in of.denied.iter().filter_map(|file| device_rule(file)) {
                 group.write("devices.deny", &rule)?;
@@ -445,19 +449,21 @@ fn device_rule(file: &str) -> Option<String> {
 }
 
 /// Whether a controller is needed.
-fn is_wanted(settings: &CgroupSettings, controller: Controller) -> bool {
+fn is_wanted(settings: &CgroupSettings, controller: CgroupController) -> bool {
     match controller {
-        Controller::Memory => settings.ram || settings.swap || settings.accounts,
-        Controller::Cpuset => settings.cores,
-        Controller::Devices => settings.devices,
-        Controller::Freezer => true,
+        CgroupController::Memory => settings.ram || settings.swap || settings.accounts,
+        CgroupController::Cpuset => settings.cores,
+        CgroupController::Devices => settings.devices,
+        CgroupController::Freezer => true,
     }
 }
 
 /// Creates the group of this node and enables the controller for groups below it.
-fn node_group(at: &Hierarchy, own: &str, used: Controller) -> io::Result<Group> {
+fn node_group(at: &Hierarchy, own: &str, used: CgroupController) -> io::Result<Group> {
     let pass_on = |group: &Group| match (at.version, used) {
-        (Version::V2, Controller::Memory | Controller::Cpuset) => group.pass_on(&[used.name()]),
+        (Version::V2, CgroupController::Memory | CgroupController::Cpuset) => {
+            group.pass_on(&[used.name()])
+        }
         _ => Ok(()),
     };
     let mut group = Group::open(&at.base, at.version)?;
@@ -465,12 +471,12 @@ fn node_group(at: &Hierarchy, own: &str, used: Controller) -> io::Result<Group> 
         pass_on(&group)?;
         let below = group.make(name)?;
         match (at.version, used) {
-            (Version::V1, Controller::Cpuset) => {
+            (Version::V1, CgroupController::Cpuset) => {
                 for file in ["cpuset.cpus", "cpuset.mems"] {
                     below.write(file, group.read(file)?.trim())?;
                 }
             }
-            (Version::V1, Controller::Memory) => {
+            (Version::V1, CgroupController::Memory) => {
                 // The only way since Linux 5.11; before, a group's limit did not apply to groups
                 // below.
                 let _ = below.write("memory.use_hierarchy", "1");

@@ -1,6 +1,6 @@
 //! The hierarchies of this machine.
 
-use muster_node_core::cgroup::{Controller, Hierarchies, Version};
+use muster_node_core::cgroup::{CgroupController, Hierarchies, Version};
 use muster_proto::cgroup::CgroupVersion;
 use nix::sys::statvfs::{FsFlags, statvfs};
 use std::fs;
@@ -8,7 +8,7 @@ use std::fs;
 /// Features of control groups on this machine that jobs can use.
 #[derive(Clone, Debug)]
 pub struct ControllerUse {
-    controller: Controller,
+    controller: CgroupController,
     /// The version of the groups, or the reason why there are none.
     pub usable: Result<&'static str, String>,
     /// A required controller that is missing.
@@ -19,7 +19,7 @@ impl ControllerUse {
     /// The name to use in messages.
     pub fn name(&self) -> &'static str {
         match self.controller {
-            Controller::Freezer => "processes",
+            CgroupController::Freezer => "processes",
             limiting => limiting.name(),
         }
     }
@@ -29,12 +29,12 @@ impl ControllerUse {
 pub fn uses(is_roots: bool) -> Vec<ControllerUse> {
     let found = hierarchies(CgroupVersion::Any, "");
     let all = [
-        Controller::Freezer,
-        Controller::Memory,
-        Controller::Cpuset,
-        Controller::Devices,
+        CgroupController::Freezer,
+        CgroupController::Memory,
+        CgroupController::Cpuset,
+        CgroupController::Devices,
     ];
-    let of = |controller: Controller| ControllerUse {
+    let of = |controller: CgroupController| ControllerUse {
         controller,
         usable: usable(&found, controller, is_roots),
         effect: controller.without(),
@@ -42,7 +42,11 @@ pub fn uses(is_roots: bool) -> Vec<ControllerUse> {
     all.into_iter().map(of).collect()
 }
 
-fn usable(found: &Hierarchies, of: Controller, is_roots: bool) -> Result<&'static str, String> {
+fn usable(
+    found: &Hierarchies,
+    of: CgroupController,
+    is_roots: bool,
+) -> Result<&'static str, String> {
     let Some(at) = found.of(of) else {
         return Err("no hierarchy that is mounted has it".to_owned());
     };

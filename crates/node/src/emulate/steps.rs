@@ -12,7 +12,7 @@ use crate::{info, now, sys};
 use anyhow::{Context as _, bail};
 use minicbor::bytes::ByteVec;
 use muster_model::ids::{JobId, StepId};
-use muster_model::job::{ExitStatus, JobState, StepEnd, Usage};
+use muster_model::job::{ExitStatus, JobState, ResourceUsage, StepEnd};
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_node_core::agent::{branches_below, ends_request};
 use muster_node_core::stepd::tree::{self, Tree};
@@ -373,7 +373,7 @@ fn end(well: bool) -> StepEnd {
             true => JobState::Completed,
             false => JobState::Failed,
         },
-        usage: Usage::default(),
+        usage: ResourceUsage::default(),
         cancelled_by: None,
     }
 }

@@ -19,14 +19,15 @@ use crate::reaping::{self, ReapResult};
 use crate::removal::Removal;
 use crate::{now, step_result, sys};
 use muster_model::ids::{JobAttempt, JobId, StepNo};
-use muster_model::job::Usage;
+use muster_model::job::ResourceUsage;
 use muster_model::visible_text::debug_beginning;
 use muster_node_core::launcher::interface::{
     Action, Event, Failure, JobProgramKind, LaunchFiles, Recovered, RootConnId, ScriptFile,
     ScriptLaunch, ScriptNotStarted,
 };
 use muster_node_core::launcher::{
-    JobProcesses, Launcher, ProcessQuery, RecordedAttempt, Records, Setup, UserAccount,
+    JobProcesses, Launcher, LauncherRecords, LauncherSetup, ProcessQuery, RecordedAttempt,
+    UserAccount,
 };
 use muster_node_core::messages::{AttachAgent, FirstOrder, LauncherEvent};
 use muster_node_core::now::Now;
@@ -119,10 +120,10 @@ impl LauncherExecutor {
     pub(super) fn open(spool: &Path) -> io::Result<LauncherExecutor> {
         let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
         let text = RecordFile::read(spool)?;
-        let (mut records, attempts, same_boot) = Records::read(&text, boot_id.trim());
+        let (mut records, attempts, same_boot) = LauncherRecords::read(&text, boot_id.trim());
         let file = RecordFile::create(spool, &records.rewritten())?;
         let there = std::thread::available_parallelism();
-        let setup = Setup {
+        let setup = LauncherSetup {
             spool: spool.to_owned(),
             uid: geteuid().as_raw(),
             cpus: there.map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX)),
@@ -686,14 +687,14 @@ impl LauncherExecutor {
         self.search.forget_helper(pid);
         self.tmp_dirs.ended(pid, child.status);
         let failure = self.script_starter.ended(pid);
-        let mut usage = Usage {
+        let mut usage = ResourceUsage {
             user_us: child.user_us,
             system_us: child.system_us,
             max_rss_kib: child.max_rss_kib,
             pages: child.pages,
             disk_read_bytes: child.blocks_in * 512,
             disk_write_bytes: child.blocks_out * 512,
-            ..Usage::default()
+            ..ResourceUsage::default()
         };
         if let Some(used) = used {
             used.raise(&mut usage);

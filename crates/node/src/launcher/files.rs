@@ -4,7 +4,7 @@ use super::containers::Namespace;
 use crate::job_files::go_to;
 use crate::role::{self, LAUNCHER_NAME, Start};
 use minicbor::{Decode, Encode};
-use muster_node_core::messages::User;
+use muster_node_core::messages::ProcessIdentity;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 use std::io::{self, Write};
@@ -27,7 +27,7 @@ pub(super) struct Message {
 impl Message {
     /// Starts a process that writes the message as the job's user. The process may block, because
     /// the user chose the file.
-    pub(super) fn start(&self, user: &User, namespace: &Namespace) -> io::Result<i32> {
+    pub(super) fn start(&self, user: &ProcessIdentity, namespace: &Namespace) -> io::Result<i32> {
         Start {
             words: &[LAUNCHER_NAME, MESSAGE_ARGUMENT],
             environment: Vec::new(),

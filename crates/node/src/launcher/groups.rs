@@ -3,7 +3,7 @@
 
 use crate::role::{self, LAUNCHER_NAME, NO_ACCOUNT, Start};
 use muster_node_core::launcher::UserAccount;
-use muster_node_core::messages::User;
+use muster_node_core::messages::ProcessIdentity;
 use nix::unistd::{Gid, getgrouplist};
 use std::ffi::CString;
 use std::fs::File;
@@ -43,8 +43,8 @@ pub(super) fn start(account: &UserAccount) -> io::Result<(i32, UnixStream)> {
 }
 
 /// The answer determines the groups of jobs.
-fn look_up_user() -> User {
-    User {
+fn look_up_user() -> ProcessIdentity {
+    ProcessIdentity {
         uid: NO_ACCOUNT,
         gid: NO_ACCOUNT,
         groups: Vec::new(),

@@ -12,7 +12,7 @@ use crate::sys;
 use minicbor::{Decode, Encode};
 use muster_model::ids::StepNo;
 use muster_node_core::launcher::{JobProcesses, ProcessQuery};
-use muster_node_core::messages::User;
+use muster_node_core::messages::ProcessIdentity;
 use muster_proto::step::{Process, TaskNumbers};
 use nix::unistd::{getegid, geteuid};
 use std::fs::File;
@@ -90,7 +90,7 @@ fn task_of(pid: u32) -> Option<TaskNumbers> {
 pub(super) fn start(listed: ProcessList, wanted: ProcessQuery) -> io::Result<(i32, UnixStream)> {
     let (answer, far_end) = UnixStream::pair()?;
     answer.set_nonblocking(true)?;
-    let own = User {
+    let own = ProcessIdentity {
         uid: geteuid().as_raw(),
         gid: getegid().as_raw(),
         groups: Vec::new(),

@@ -13,7 +13,7 @@ use crate::sys::bare;
 use crate::sys::cells::{Cells, RowValue};
 use crate::{audit_session, sys};
 use muster_model::ids::{Attempt, JobAttempt, JobId};
-use muster_node_core::launcher::interface::Belongs;
+use muster_node_core::launcher::interface::ProcessOwner;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -214,30 +214,30 @@ impl Membership {
     }
 
     /// The job that a process belongs to.
-    pub(super) fn of(&self, pid: i32) -> Belongs {
+    pub(super) fn of(&self, pid: i32) -> ProcessOwner {
         if !self.works {
-            return Belongs::Unknown;
+            return ProcessOwner::Unknown;
         }
         self.of_session(audit_session::of(&pid.to_string()))
     }
 
     /// The owner of a process with this session. If the session cannot be read, the process does
     /// not count as the site's, which would be left alone: it is identified by other properties.
-    fn of_session(&self, session: io::Result<Option<u32>>) -> Belongs {
+    fn of_session(&self, session: io::Result<Option<u32>>) -> ProcessOwner {
         let Ok(session) = session else {
-            return Belongs::Unknown;
+            return ProcessOwner::Unknown;
         };
         let job = session.and_then(|session| self.job_of_session(session));
         match job {
-            Some(attempt) => Belongs::To(attempt),
-            None if session == self.own => Belongs::ToSite,
-            None => Belongs::Unknown,
+            Some(attempt) => ProcessOwner::To(attempt),
+            None if session == self.own => ProcessOwner::ToSite,
+            None => ProcessOwner::Unknown,
         }
     }
 
     /// Whether a process may belong to a job, as far as audit sessions show.
     pub(super) fn may_be_of(&self, attempt: JobAttempt, pid: i32) -> bool {
-        !self.works || self.of(pid) == Belongs::To(attempt)
+        !self.works || self.of(pid) == ProcessOwner::To(attempt)
     }
 
     /// Whether audit sessions show to which job a process belongs.
@@ -249,7 +249,7 @@ impl Membership {
     /// has got its number meanwhile. Sessions must [be known](Self::knows_sessions).
     pub(super) fn signal(&self, attempt: JobAttempt, pid: i32, signal: i32) {
         if let Ok(pidfd) = sys::pidfd(pid)
-            && self.of(pid) == Belongs::To(attempt)
+            && self.of(pid) == ProcessOwner::To(attempt)
         {
             let _ = sys::cells::signal_by(&pidfd, signal);
         }
@@ -288,9 +288,9 @@ mod tests {
         std::fs::create_dir_all(&dir).unwrap();
         let mut members = Membership::open(&dir).unwrap();
         members.own = None;
-        assert_eq!(members.of_session(Ok(None)), Belongs::ToSite);
+        assert_eq!(members.of_session(Ok(None)), ProcessOwner::ToSite);
         let lack = io::Error::from_raw_os_error(libc::EMFILE);
-        assert_eq!(members.of_session(Err(lack)), Belongs::Unknown);
+        assert_eq!(members.of_session(Err(lack)), ProcessOwner::Unknown);
         assert!(audit_session::of("0").is_err(), "there is no such process");
         std::fs::remove_dir_all(&dir).unwrap();
     }

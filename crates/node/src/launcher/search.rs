@@ -9,7 +9,9 @@ use crate::processes::{self, Containment, ProcessTree, Stat};
 use crate::{audit_session, sys};
 use muster_model::ids::{JobAttempt, StepNo};
 use muster_node_core::launcher::Launcher;
-use muster_node_core::launcher::interface::{Belongs, Event, Leftovers, Members, ProcessTraits};
+use muster_node_core::launcher::interface::{
+    Event, Leftovers, ProcessOwner, ProcessSearch, ProcessTraits,
+};
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
 
@@ -28,7 +30,7 @@ struct Watched {
 /// started.
 #[derive(Debug)]
 struct Remnant {
-    of: Members,
+    of: ProcessSearch,
     daemon: i32,
     /// The audit session of the daemon.
     session: Option<u32>,
@@ -38,7 +40,7 @@ struct Remnant {
 /// Processes found for a signal. Consecutive signals of one job share them.
 #[derive(Debug)]
 struct SignalTargets {
-    of: Members,
+    of: ProcessSearch,
     /// A job's script, or a step's daemon.
     below: Option<i32>,
     roots: Vec<i32>,
@@ -155,7 +157,7 @@ impl Search {
     pub(super) fn signal_script(
         &mut self,
         launcher: &Launcher,
-        of: Members,
+        of: ProcessSearch,
         script: Option<i32>,
         signal: i32,
     ) {
@@ -188,7 +190,7 @@ impl Search {
     /// so it searches again.
     fn take_found(
         &mut self,
-        of: Members,
+        of: ProcessSearch,
         below: Option<i32>,
         signal: i32,
     ) -> Option<SignalTargets> {
@@ -210,7 +212,7 @@ impl Search {
         self.found.clear();
     }
 
-    pub(super) fn signal_below(&self, of: Members, roots: &[i32], signal: i32) {
+    pub(super) fn signal_below(&self, of: ProcessSearch, roots: &[i32], signal: i32) {
         if signal == libc::SIGKILL {
             self.groups.kill_steps(of.attempt, None);
         }
@@ -227,7 +229,7 @@ impl Search {
 
     pub(super) fn signal_step(
         &mut self,
-        of: Members,
+        of: ProcessSearch,
         (step, daemon): (StepNo, i32),
         signal: i32,
     ) -> Option<Event> {
@@ -252,7 +254,13 @@ impl Search {
         is_empty.then_some(Event::StepHasNoTasks(of.attempt, step, signal))
     }
 
-    pub(super) fn signal_found(&mut self, of: Members, found: &[i32], since_ms: u64, signal: i32) {
+    pub(super) fn signal_found(
+        &mut self,
+        of: ProcessSearch,
+        found: &[i32],
+        since_ms: u64,
+        signal: i32,
+    ) {
         if signal == libc::SIGKILL && self.groups.kill(of.attempt) && !of.is_roots {
             return;
         }
@@ -288,7 +296,7 @@ impl Search {
     }
 
     /// Finds the remaining processes of jobs without a known process.
-    pub(super) fn find_leftovers(&mut self, launcher: &Launcher, jobs: &[Members]) -> Event {
+    pub(super) fn find_leftovers(&mut self, launcher: &Launcher, jobs: &[ProcessSearch]) -> Event {
         let since_ms = sys::boot_ms();
         let orphans = self.orphans(launcher);
         let is_unclear = orphans.iter().any(|(_, owner)| owner.is_none());
@@ -333,7 +341,7 @@ impl Search {
 
     fn traits(&self, pid: i32) -> ProcessTraits {
         let belongs = self.members.of(pid);
-        if let Belongs::To(_) = belongs {
+        if let ProcessOwner::To(_) = belongs {
             return ProcessTraits {
                 belongs,
                 ..ProcessTraits::default()
@@ -357,11 +365,11 @@ impl Search {
                 continue;
             };
             let is_one = match self.members.of(pid) {
-                Belongs::To(owner) => owner == attempt,
-                Belongs::ToSite => false,
+                ProcessOwner::To(owner) => owner == attempt,
+                ProcessOwner::ToSite => false,
                 // The session leader's number may have been that of an ended daemon; processes of
                 // other users do not belong to the job.
-                Belongs::Unknown => {
+                ProcessOwner::Unknown => {
                     launcher.owner_of_session(stat.session) == Some(attempt)
                         && launcher.has_uid(attempt, processes::owner(pid))
                 }
@@ -381,7 +389,7 @@ impl Search {
 
     /// Kills the processes left by a step daemon: one round now, further ones with each wake-up,
     /// because processes may fork as fast as they are searched for.
-    pub(super) fn kill_remnants(&mut self, launcher: &Launcher, of: Members, daemon: i32) {
+    pub(super) fn kill_remnants(&mut self, launcher: &Launcher, of: ProcessSearch, daemon: i32) {
         let mut remnant = Remnant {
             of,
             daemon,
@@ -459,11 +467,11 @@ fn of_job(orphans: &[(i32, Option<JobAttempt>)], attempt: JobAttempt) -> impl It
 /// Whether a process descends from a program of the site.
 fn is_of_site(launcher: &Launcher, pid: i32, traits: &ProcessTraits) -> bool {
     match traits.belongs {
-        Belongs::To(_) => false,
-        Belongs::ToSite => true,
+        ProcessOwner::To(_) => false,
+        ProcessOwner::ToSite => true,
         // Only a program of the site has all its identities root's: set-user-ID bits change only
         // the effective ones.
-        Belongs::Unknown => {
+        ProcessOwner::Unknown => {
             let is_of_job = |session| launcher.owner_of_session(session).is_some();
             processes::is_all_of(pid, 0) && !traits.session.is_some_and(is_of_job)
         }
@@ -540,7 +548,7 @@ mod tests {
         let spool = std::env::temp_dir().join(format!("muster-shared.{}", std::process::id()));
         std::fs::create_dir_all(&spool).unwrap();
         let mut search = search_in(&spool);
-        let of = Members {
+        let of = ProcessSearch {
             attempt: JobAttempt::default(),
             is_roots: false,
             is_recovered: false,

@@ -7,7 +7,7 @@ use crate::shared_queue::SharedQueue;
 use crate::{remote, stepd_log, sys};
 use muster_channel::{Scheme, dial, open};
 use muster_model::ids::StepId;
-use muster_node_core::messages::User;
+use muster_node_core::messages::ProcessIdentity;
 use muster_node_core::stepd::tree::{BranchHead, OUTPUT_MAX};
 use muster_proto::address::{Address, NetworkPlace};
 use muster_proto::frame;
@@ -49,7 +49,11 @@ struct NodeBelow {
 impl Below {
     /// Connects to the branches below, as `user` if this process is root; returns the positions
     /// that cannot be reached.
-    pub(crate) fn connect(&mut self, branches: Vec<BranchHead>, user: Option<&User>) -> Vec<u32> {
+    pub(crate) fn connect(
+        &mut self,
+        branches: Vec<BranchHead>,
+        user: Option<&ProcessIdentity>,
+    ) -> Vec<u32> {
         let mut lost = Vec::new();
         for branch in branches {
             match NodeBelow::connect(&branch, user) {
@@ -108,7 +112,7 @@ impl Below {
 impl NodeBelow {
     /// Connects to an address that srun has given. Any program may listen there: the connection is
     /// made with the user's rights, and the other side sees the user.
-    fn connect(branch: &BranchHead, user: Option<&User>) -> io::Result<NodeBelow> {
+    fn connect(branch: &BranchHead, user: Option<&ProcessIdentity>) -> io::Result<NodeBelow> {
         let address = Address::parse(&branch.address)
             .ok_or_else(|| io::Error::other("invalid address of a step daemon"))?;
         let wire = match address.remote_place() {
@@ -295,8 +299,8 @@ mod tests {
         fs::remove_dir_all(dir).unwrap();
     }
 
-    fn nobody() -> User {
-        User {
+    fn nobody() -> ProcessIdentity {
+        ProcessIdentity {
             uid: 65534,
             gid: 65534,
             groups: vec![65534],

@@ -13,10 +13,12 @@ use crate::processes::ProcessTree;
 use crate::removal::Removal;
 use crate::step_links::StepClient;
 use crate::{now, reaping, stepd_log, sys};
-use muster_model::job::Usage;
+use muster_model::job::ResourceUsage;
 use muster_node_core::messages::{AgentToStepd, NextStep, RunningStep, StepdCommand, StepdEvent};
 use muster_node_core::now::Now;
-use muster_node_core::stepd::{Action, ClientId, Event, Giver, Setup, StartedTasks, Stepd};
+use muster_node_core::stepd::{
+    Action, ClientId, Event, StartedTasks, StepSender, Stepd, StepdSetup,
+};
 use muster_proto::frame;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -72,7 +74,7 @@ pub(super) struct StepdConnections {
 }
 
 impl StepdExecutor {
-    pub(super) fn open(setup: Setup, ends: StepdConnections) -> io::Result<StepdExecutor> {
+    pub(super) fn open(setup: StepdSetup, ends: StepdConnections) -> io::Result<StepdExecutor> {
         sys::become_subreaper()?;
         // The launcher's mask already blocks these signals; a descriptor of the daemon receives
         // them.
@@ -107,7 +109,7 @@ impl StepdExecutor {
 
     /// Serves steps, beginning with this one, until the process is to end.
     pub(super) fn run(mut self, first: NextStep, dirs: Vec<PathBuf>, srun: Option<SrunStdio>) {
-        self.give(first, Giver::Start(dirs), srun);
+        self.give(first, StepSender::Start(dirs), srun);
         while !self.is_over {
             if self.stepd.deadline().is_some_and(|at| at <= self.now_ms()) {
                 let local_time = sys::local_time(now().unix_s());
@@ -315,7 +317,7 @@ impl StepdExecutor {
     }
 
     /// Passes a step to the state machine.
-    fn give(&mut self, next: NextStep, giver: Giver, srun: Option<SrunStdio>) {
+    fn give(&mut self, next: NextStep, giver: StepSender, srun: Option<SrunStdio>) {
         let srun = self.connections.hand_over(srun);
         self.deliver(Event::StepGiven(Box::new(next), giver, srun));
     }
@@ -344,7 +346,7 @@ impl StepdExecutor {
                     let agent = launcher.descriptors.pop_front();
                     let agent = agent.map(UnixStream::from).map(ControlChannel::new);
                     self.agent = agent.and_then(Result::ok);
-                    Event::StepGiven(next, Giver::Launcher, None)
+                    Event::StepGiven(next, StepSender::Launcher, None)
                 }
                 other => Event::Command(other),
             });
@@ -387,7 +389,7 @@ impl StepdExecutor {
         }
         self.agent = Some(agent).filter(|_| is_open);
         for (next, srun) in given {
-            self.give(*next, Giver::Agent, srun);
+            self.give(*next, StepSender::Agent, srun);
         }
     }
 
@@ -524,14 +526,14 @@ impl StepdExecutor {
     }
 }
 
-fn usage(ended: &sys::Reaped) -> Usage {
-    Usage {
+fn usage(ended: &sys::Reaped) -> ResourceUsage {
+    ResourceUsage {
         user_us: ended.user_us,
         system_us: ended.system_us,
         max_rss_kib: ended.max_rss_kib,
         pages: ended.pages,
         disk_read_bytes: ended.blocks_in * 512,
         disk_write_bytes: ended.blocks_out * 512,
-        ..Usage::default()
+        ..ResourceUsage::default()
     }
 }

@@ -9,7 +9,7 @@ use crate::failure::end_at_panic;
 use crate::role::{self, STEPD_NAME};
 use crate::sys;
 use muster_node_core::messages::FirstOrder;
-use muster_node_core::stepd::Setup;
+use muster_node_core::stepd::StepdSetup;
 use std::io;
 use std::net::TcpListener;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -49,7 +49,7 @@ fn begin() -> io::Result<std::convert::Infallible> {
     };
     let groups = order.groups.map(JobGroups::open).transpose()?;
     sys::set_first_limits(order.first_limits);
-    let setup = Setup {
+    let setup = StepdSetup {
         node: order.node,
         pid: i32::try_from(std::process::id()).unwrap_or(0),
         attempt: order.step.order.attempt,

@@ -2,7 +2,7 @@
 //! without an account.
 
 use anyhow::{Context as _, ensure};
-use muster_node_core::messages::User;
+use muster_node_core::messages::ProcessIdentity;
 use nix::unistd::{Uid, User as Account, getegid, geteuid};
 
 /// The account that is used if `SlurmdUser` names none.
@@ -16,7 +16,7 @@ const DYNAMIC_UIDS: std::ops::RangeInclusive<u32> = 61_184..=65_519;
 ///
 /// # Errors
 /// The named account does not exist.
-pub(super) fn find(slurmd_user: &str) -> anyhow::Result<User> {
+pub(super) fn find(slurmd_user: &str) -> anyhow::Result<ProcessIdentity> {
     if !geteuid().is_root() {
         let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
         return Ok(user(uid, gid, ""));
@@ -64,13 +64,13 @@ fn by_name(name: &str) -> nix::Result<Option<Account>> {
     }
 }
 
-fn of_account(account: &Account) -> User {
+fn of_account(account: &Account) -> ProcessIdentity {
     user(account.uid.as_raw(), account.gid.as_raw(), &account.name)
 }
 
 /// Without supplementary groups.
-fn user(uid: u32, gid: u32, name: &str) -> User {
-    User {
+fn user(uid: u32, gid: u32, name: &str) -> ProcessIdentity {
+    ProcessIdentity {
         uid,
         gid,
         groups: Vec::new(),

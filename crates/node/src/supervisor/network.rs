@@ -7,7 +7,7 @@ use crate::role::{self, RELAY_NAME};
 use crate::sys;
 use anyhow::Context as _;
 use muster_channel::listen_everywhere;
-use muster_node_core::messages::User;
+use muster_node_core::messages::ProcessIdentity;
 use muster_proto::address::HOST_FILE;
 use nix::unistd::geteuid;
 use std::fs::{self, OpenOptions};
@@ -25,7 +25,7 @@ const PORT_RETRY: Duration = Duration::from_millis(20);
 
 /// Creates the file that identifies this host, again after each boot. Its group is that of the
 /// relay, if there is one: the launcher lets this group connect to step daemons.
-pub(super) fn name_host(options: &AgentOptions, account: &User) -> io::Result<()> {
+pub(super) fn name_host(options: &AgentOptions, account: &ProcessIdentity) -> io::Result<()> {
     let path = options.spool_dir.join(HOST_FILE);
     write_host(&options.spool_dir, &path)?;
     if geteuid().is_root() {
@@ -62,7 +62,7 @@ fn write_host(spool: &Path, path: &Path) -> io::Result<()> {
 /// both. The relay logs to the given link.
 pub(super) fn start_relay(
     options: &AgentOptions,
-    account: &User,
+    account: &ProcessIdentity,
     log: &OwnedFd,
 ) -> anyhow::Result<Option<OwnedFd>> {
     let Some(port) = options.network.port else {

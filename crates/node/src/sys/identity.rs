@@ -1,7 +1,7 @@
 //! User, groups and capabilities of a process, and protection against tracing.
 
 use super::check;
-use muster_node_core::messages::User;
+use muster_node_core::messages::ProcessIdentity;
 use std::io;
 
 /// Gives up root for a user permanently, see [`muster_script::identity::become_user`]. For processes with one thread.
@@ -18,7 +18,7 @@ pub(crate) fn become_user(uid: u32, gid: u32, groups: &[u32]) -> io::Result<()> 
 ///
 /// # Panics
 /// This thread cannot change its identity back.
-pub(crate) fn acting_as<T>(user: &User, act: impl FnOnce() -> T) -> io::Result<T> {
+pub(crate) fn acting_as<T>(user: &ProcessIdentity, act: impl FnOnce() -> T) -> io::Result<T> {
     let own_groups = nix::unistd::getgroups()?;
     let own_groups: Vec<u32> = own_groups.iter().map(|group| group.as_raw()).collect();
     let own_gid = nix::unistd::getegid().as_raw();

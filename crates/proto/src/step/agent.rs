@@ -6,7 +6,7 @@ use crate::version::Greeting;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use muster_model::ids::{JobId, StepNo};
-use muster_model::job::{StepEnd, Usage};
+use muster_model::job::{ResourceUsage, StepEnd};
 use muster_model::limits::{
     AGENT_REQUEST_BYTES_MAX, AGENT_REQUEST_ITEMS_MAX, NOTE_BYTES_MAX, SIGNAL_MAX,
 };
@@ -249,5 +249,5 @@ pub struct MeasuredStep {
     pub step: StepNo,
     /// Its usage.
     #[n(1)]
-    pub usage: Usage,
+    pub usage: ResourceUsage,
 }

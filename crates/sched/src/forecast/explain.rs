@@ -6,13 +6,13 @@ mod changes;
 mod task_numbers;
 
 use crate::demand::licenses::asked;
-use crate::forecast::{Bounds, Forecast, forecast, with_change};
+use crate::forecast::{Forecast, ForecastBounds, forecast, with_change};
 use crate::order::QueueOrder;
 use changes::changes;
 use muster_core::policy::access::privacy::View;
 use muster_core::state::{Scale, State};
 use muster_model::account_limits::Scope;
-use muster_model::explain::{Ahead, ExpectedStart, Explanation, Moment, Sooner};
+use muster_model::explain::{EarlierStart, ExpectedStart, ExpectedTime, Explanation, JobAhead};
 use muster_model::hostlist;
 use muster_model::ids::JobId;
 use muster_model::job::{Job, JobState, Phase, Reason};
@@ -65,9 +65,9 @@ pub fn explain_briefly(
     let found = forecast(
         state,
         now,
-        Bounds {
+        ForecastBounds {
             job: Some(id),
-            ..Bounds::default()
+            ..ForecastBounds::default()
         },
     );
     explanation.predicted = found.predicted;
@@ -243,10 +243,13 @@ fn waits_for(state: &State, job: &Job, now: Timestamp, view: &View<'_>) -> Vec<S
 }
 
 /// Future times that the job's start depends on.
-fn times(state: &State, job: &Job, now: Timestamp, view: &View<'_>) -> Vec<Moment> {
+fn times(state: &State, job: &Job, now: Timestamp, view: &View<'_>) -> Vec<ExpectedTime> {
     let mut all = Vec::new();
     let mut add_time = |what: String, at: Option<Timestamp>| {
-        all.extend(at.filter(|at| *at > now).map(|at| Moment { what, at }));
+        all.extend(
+            at.filter(|at| *at > now)
+                .map(|at| ExpectedTime { what, at }),
+        );
     };
     add_time("Not before".into(), job.begin_at);
     add_time("To be over by (--deadline)".into(), job.spec.deadline);
@@ -555,7 +558,7 @@ fn waits_for_nodes(job: &Job) -> bool {
 
 /// Jobs ahead: those that run on the nodes where the job will start, and those that will start on
 /// them first. The list is empty if the job waits for something other than nodes.
-fn ahead(state: &State, job: &Job, found: &Forecast) -> (Vec<Ahead>, u32) {
+fn ahead(state: &State, job: &Job, found: &Forecast) -> (Vec<JobAhead>, u32) {
     let start = found.starts.get(&job.id);
     let Some(start) = start.filter(|_| waits_for_nodes(job)) else {
         return (Vec::new(), 0);
@@ -567,12 +570,12 @@ fn ahead(state: &State, job: &Job, found: &Forecast) -> (Vec<Ahead>, u32) {
             .collect()
     };
     let nodes = names(&start.nodes);
-    let entry = |other: &Job| Ahead {
+    let entry = |other: &Job| JobAhead {
         job: other.id,
         user: other.spec.owner.user.clone(),
         name: other.spec.name.clone(),
         partition: other.partition.clone(),
-        ..Ahead::default()
+        ..JobAhead::default()
     };
     let mut running = Vec::new();
     for other in state.active.iter().filter_map(|id| state.jobs.get(id)) {
@@ -581,7 +584,7 @@ fn ahead(state: &State, job: &Job, found: &Forecast) -> (Vec<Ahead>, u32) {
         };
         let shares = |share: &muster_model::job::NodeShare| nodes.contains(&share.name);
         if alloc.nodes.iter().any(shares) {
-            running.push(Ahead {
+            running.push(JobAhead {
                 cpus: alloc.cpus(),
                 nodes: alloc.hostlist.clone(),
                 runs: true,
@@ -613,7 +616,7 @@ fn ahead(state: &State, job: &Job, found: &Forecast) -> (Vec<Ahead>, u32) {
         if names(&theirs.nodes).is_disjoint(&nodes) {
             continue;
         }
-        let ahead = Ahead {
+        let ahead = JobAhead {
             cpus: theirs.cpus,
             until: Some(theirs.at),
             ..entry(other)
@@ -621,7 +624,7 @@ fn ahead(state: &State, job: &Job, found: &Forecast) -> (Vec<Ahead>, u32) {
         waiting.push(((theirs.at, place(other)), ahead));
     }
     waiting.sort_by_key(|(order, _)| *order);
-    let mut waiting: Vec<Ahead> = waiting.into_iter().map(|(_, ahead)| ahead).collect();
+    let mut waiting: Vec<JobAhead> = waiting.into_iter().map(|(_, ahead)| ahead).collect();
     let count = u32::try_from(running.len() + waiting.len()).unwrap_or(u32::MAX);
     running.truncate(AHEAD_MAX);
     waiting.truncate(AHEAD_MAX);
@@ -635,8 +638,9 @@ fn sooner(
     job: &Job,
     base: Option<&ExpectedStart>,
     now: Timestamp,
-) -> (Vec<Sooner>, u32) {
-    let (mut found, mut tried, mut cost): (Vec<(u32, Sooner)>, u32, usize) = Default::default();
+) -> (Vec<EarlierStart>, u32) {
+    let (mut found, mut tried, mut cost): (Vec<(u32, EarlierStart)>, u32, usize) =
+        Default::default();
     if base.is_some_and(|base| base.at <= now) || job.priority == 0 {
         return (Vec::new(), 0);
     }
@@ -650,15 +654,15 @@ fn sooner(
         }
         tried += 1;
         let changed = with_change(state, job.id, change.spec, change.limit);
-        let bounds = Bounds {
+        let bounds = ForecastBounds {
             job: Some(job.id),
             until,
-            ..Bounds::default()
+            ..ForecastBounds::default()
         };
         let mut outcome = forecast(&changed, now, bounds);
         cost += outcome.cost;
         if let Some(start) = outcome.starts.remove(&job.id) {
-            let sooner = Sooner {
+            let sooner = EarlierStart {
                 change: change.option,
                 words: change.words,
                 start,
@@ -666,7 +670,7 @@ fn sooner(
             found.push((change.kind, sooner));
         }
     }
-    let mut found: Vec<Sooner> = found.into_iter().map(|(_, sooner)| sooner).collect();
+    let mut found: Vec<EarlierStart> = found.into_iter().map(|(_, sooner)| sooner).collect();
     found.sort_by_key(|sooner| sooner.start.at);
     (found, tried)
 }

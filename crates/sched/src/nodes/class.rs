@@ -2,7 +2,7 @@
 //! does.
 
 use muster_model::cpuset::CpuSet;
-use muster_model::gpu_parts::{self, Entry, PartsOfGpus};
+use muster_model::gpu_parts::{self, GresEntry, PartsOfGpus};
 use muster_model::job::GpuEnv;
 use muster_model::node::last_cpus;
 use std::borrow::Cow;
@@ -128,8 +128,8 @@ pub(crate) fn unavailable<'u>(class: &NodeClass, used: &'u [CpuSet]) -> Cow<'u, 
     if class.parts.is_empty() {
         return Cow::Borrowed(used);
     }
-    let entries: Vec<Entry<'_>> = (class.gres.iter().zip(&class.parts))
-        .map(|(gres, parts)| Entry {
+    let entries: Vec<GresEntry<'_>> = (class.gres.iter().zip(&class.parts))
+        .map(|(gres, parts)| GresEntry {
             name: &gres.name,
             count: gres.count,
             parts: parts.as_ref(),

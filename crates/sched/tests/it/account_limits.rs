@@ -5,7 +5,7 @@ use muster_core::event::{AccountsChange, Event};
 use muster_core::policy::access::privacy::View;
 use muster_core::state::State;
 use muster_model::account_limits::{LimitAsk, Limits, Scope};
-use muster_model::accounts::{Account, Qos, Terms, User};
+use muster_model::accounts::{Account, AssociationTerms, Qos, User};
 use muster_model::command::{Command, Identity, Reply, UserCommand};
 use muster_model::config::ClusterConfig;
 use muster_model::ids::JobId;
@@ -41,17 +41,17 @@ fn with_config(mut config: ClusterConfig, [a, b, u, q]: [&str; 4]) -> World {
         AccountsChange::Account(Account {
             name: name.into(),
             parent: parent.into(),
-            terms: Terms {
+            terms: AssociationTerms {
                 limits: limits(text, false),
-                ..Terms::default()
+                ..AssociationTerms::default()
             },
             ..Account::default()
         })
     };
     let user = |name: &str, text: &str| {
-        let terms = Terms {
+        let terms = AssociationTerms {
             limits: limits(text, false),
-            ..Terms::default()
+            ..AssociationTerms::default()
         };
         AccountsChange::User(User {
             name: name.into(),

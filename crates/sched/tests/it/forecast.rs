@@ -14,12 +14,12 @@ use muster_model::spec::{DependencyKind, DependencyTerm, JobKind, JobSpec};
 use muster_model::task_range::TaskRange;
 use muster_model::time::{TimeLimit, Timestamp};
 use muster_model::topology::SwitchAsk;
-use muster_sched::forecast::{Bounds, forecast, would_start};
+use muster_sched::forecast::{ForecastBounds, forecast, would_start};
 use muster_sched::{explain, explain_briefly};
 
 /// Minutes from now until a job is expected to start, and where.
 fn foretold(world: &World, id: JobId) -> Option<(u64, String)> {
-    let found = forecast(&world.state, world.now, Bounds::default());
+    let found = forecast(&world.state, world.now, ForecastBounds::default());
     let start = found.starts.get(&id)?;
     assert!(!start.estimate);
     Some((minutes(world, start.at), start.nodes.clone()))
@@ -109,7 +109,7 @@ fn what_is_told_before_submitting_is_what_is_told_after() {
             test_only: false,
         };
         world.decide(&Command::User(identity.clone(), submit));
-        let after = forecast(&world.state, world.now, Bounds::default());
+        let after = forecast(&world.state, world.now, ForecastBounds::default());
         assert_eq!(after.starts.get(&id), Some(&before));
         world.pass_by_core();
     }
@@ -389,9 +389,9 @@ fn beyond_the_bound_times_are_estimates() {
     let mut world = World::simple(1, 1);
     let all: Vec<JobId> = (0..50).map(|_| world.submit(job(1, 10))).collect();
     world.pass();
-    let bounds = Bounds {
+    let bounds = ForecastBounds {
         starts: 10,
-        ..Bounds::default()
+        ..ForecastBounds::default()
     };
     let found = forecast(&world.state, world.now, bounds);
     assert_eq!(found.starts.len(), 49);

@@ -2,7 +2,7 @@
 
 use muster_core::decide::decide;
 use muster_core::event::{Event, JobChange, NodeChange};
-use muster_core::state::{Note, State};
+use muster_core::state::{DisplayUpdate, State};
 use muster_model::command::{Command, Identity, Plan, Reply, UserCommand};
 use muster_model::config::{
     ClusterConfig, EnforcePartLimits, OverSubscribe, PartitionConfig, PartitionState,
@@ -246,11 +246,12 @@ impl World {
 
     pub(crate) fn note(&mut self, plan: &Plan) {
         for planned in &plan.reasons {
-            self.state.note(&Note::Reason(planned.job, planned.reason));
+            self.state
+                .note(&DisplayUpdate::Reason(planned.job, planned.reason));
         }
         for planned in &plan.expected {
             self.state
-                .note(&Note::Expected(planned.job, Some(planned.start)));
+                .note(&DisplayUpdate::Expected(planned.job, Some(planned.start)));
         }
     }
 

@@ -5,7 +5,7 @@ use crate::random::Random;
 use muster_model::ids::{AttemptStep, JobAttempt};
 use muster_model::job::StepEnd;
 use muster_node_core::launcher::interface::Failure;
-use muster_node_core::launcher::{Records, StepResult};
+use muster_node_core::launcher::{LauncherRecords, StepResult};
 use muster_node_core::messages::KeptEntries;
 use std::collections::BTreeMap;
 
@@ -76,7 +76,7 @@ impl Disk {
 
     /// Launches that the record file names, if it is of this boot.
     pub(crate) fn attempts(&self, boot_id: &str) -> Vec<JobAttempt> {
-        let (_, noted, same_boot) = Records::read(&self.records(), boot_id);
+        let (_, noted, same_boot) = LauncherRecords::read(&self.records(), boot_id);
         noted.into_keys().filter(|_| same_boot).collect()
     }
 

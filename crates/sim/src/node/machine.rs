@@ -7,7 +7,7 @@ use muster_model::cpuset::CpuSet;
 use muster_model::ids::{AttemptStep, JobAttempt};
 use muster_model::job::{ExitStatus, GresShare};
 use muster_node_core::launcher::interface::{
-    Belongs, JobProgramKind, ProcessTraits, ScriptFailure,
+    JobProgramKind, ProcessOwner, ProcessTraits, ScriptFailure,
 };
 use muster_node_core::messages::{StepdCommand, StepdEvent};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -44,14 +44,14 @@ impl Kind {
     }
 
     /// The job that the kernel says it belongs to.
-    fn belongs(self) -> Belongs {
+    fn belongs(self) -> ProcessOwner {
         match self {
             Kind::Script(attempt)
             | Kind::Task(TaskKey { attempt, .. })
             | Kind::Orphan(attempt, _)
-            | Kind::Stepd(attempt) => Belongs::To(attempt),
-            Kind::Programs(..) => Belongs::ToSite,
-            Kind::Helper => Belongs::Unknown,
+            | Kind::Stepd(attempt) => ProcessOwner::To(attempt),
+            Kind::Programs(..) => ProcessOwner::ToSite,
+            Kind::Helper => ProcessOwner::Unknown,
         }
     }
 }

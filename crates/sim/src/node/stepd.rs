@@ -4,7 +4,7 @@ use super::machine::ChannelId;
 use super::step_link::StepLinkId;
 use muster_model::ids::{JobAttempt, StepNo};
 use muster_node_core::messages::{FirstOrder, StepOrder};
-use muster_node_core::stepd::{ClientId, Event, Setup, Stepd};
+use muster_node_core::stepd::{ClientId, Event, Stepd, StepdSetup};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -102,7 +102,7 @@ impl StepdProcess {
     /// A process that has just been started with this order.
     pub(crate) fn new(order: Box<FirstOrder>, pid: i32, streams_by: u64) -> StepdProcess {
         let attempt = order.step.order.attempt;
-        let setup = Setup {
+        let setup = StepdSetup {
             node: order.node.clone(),
             pid,
             attempt,

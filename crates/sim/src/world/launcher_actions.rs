@@ -10,7 +10,7 @@ use crate::world::invariants;
 use crate::{Plant, Violation};
 use muster_model::ids::{AttemptStep, JobAttempt, StepNo};
 use muster_node_core::launcher::interface::{
-    Action, Belongs, Event, Failure, JobProgramKind, LaunchFiles, Leftovers, Members,
+    Action, Event, Failure, JobProgramKind, LaunchFiles, Leftovers, ProcessOwner, ProcessSearch,
     ScriptFailure, ScriptLaunch, ScriptNotStarted, StartedStepd, StepdConnId,
 };
 use muster_node_core::messages::{FirstOrder, LauncherEvent, StepdCommand, StepdEvent};
@@ -578,7 +578,7 @@ impl LauncherExecutor<'_> {
     }
 
     /// Processes of a job that are no longer below any that the launcher knows.
-    fn left_of(&self, node: usize, of: Members) -> Vec<i32> {
+    fn left_of(&self, node: usize, of: ProcessSearch) -> Vec<i32> {
         let Some(launcher) = &self.world.nodes[node].launcher else {
             return Vec::new();
         };
@@ -589,14 +589,14 @@ impl LauncherExecutor<'_> {
                 && launcher.machine.owner_of(&p.traits()) == Some(of.attempt)
         };
         let is_stray =
-            |p: &Process| of.is_recovered && p.traits().belongs == Belongs::To(of.attempt);
+            |p: &Process| of.is_recovered && p.traits().belongs == ProcessOwner::To(of.attempt);
         let all = self.world.nodes[node].machine.processes.iter();
         let live = all.filter(|(_, p)| p.is_alive());
         let left = live.filter(|(pid, p)| is_orphan(**pid, p) || is_stray(p));
         left.map(|(pid, _)| *pid).collect()
     }
 
-    fn find_leftovers(&mut self, node: usize, jobs: &[Members]) {
+    fn find_leftovers(&mut self, node: usize, jobs: &[ProcessSearch]) {
         let blind = self.world.planted(Plant::Leftover) && self.world.random.one_in(2);
         let mut left = Vec::new();
         for of in jobs {

@@ -7,11 +7,11 @@ use crate::Violation;
 use crate::node::{LauncherProcess, Parent, ToLauncher};
 use crate::world::turns::panic_text;
 use muster_model::ids::JobAttempt;
-use muster_model::job::Usage;
+use muster_model::job::ResourceUsage;
 use muster_node_core::binding::Machine;
 use muster_node_core::launcher::interface::{Action, Event, Recovered};
 use muster_node_core::launcher::{
-    EncodedEnd, Launcher, RecordedAttempt, Records, Setup, UserAccount,
+    EncodedEnd, Launcher, LauncherRecords, LauncherSetup, RecordedAttempt, UserAccount,
 };
 use muster_node_core::messages::{LauncherCommand, LauncherEvent, StepdEvent, VERSIONS};
 use muster_node_core::now::Now;
@@ -49,7 +49,7 @@ impl LauncherExecutor<'_> {
         let now = self.world.now;
         let here = &mut self.world.nodes[node];
         let text = here.disk.records();
-        let (mut records, attempts, same_boot) = Records::read(&text, &here.boot_id());
+        let (mut records, attempts, same_boot) = LauncherRecords::read(&text, &here.boot_id());
         if let Err(e) = here.disk.rewrite(records.rewritten(), now) {
             trace!(
                 self.world,
@@ -59,7 +59,7 @@ impl LauncherExecutor<'_> {
         }
         here.launcher_lives += 1;
         let life = here.launcher_lives;
-        let setup = Setup {
+        let setup = LauncherSetup {
             spool: here.spool().into(),
             uid: 0,
             cpus: here.cpus,
@@ -264,9 +264,9 @@ impl LauncherExecutor<'_> {
             if let Some(launcher) = &mut self.world.nodes[node].launcher {
                 launcher.helpers.remove(&pid);
             }
-            let usage = Usage {
+            let usage = ResourceUsage {
                 user_us: 1000,
-                ..Usage::default()
+                ..ResourceUsage::default()
             };
             let event = Event::ChildEnded {
                 pid,

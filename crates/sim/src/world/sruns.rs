@@ -9,7 +9,7 @@ use muster_model::ids::JobAttempt;
 use muster_node_core::signals::{SIGINT, SIGTERM};
 use muster_node_core::srun::Srun;
 use muster_node_core::srun::config::{
-    ExitCodes, Feed, Lead, Sink, SrunConfig, StepComponent, StepRules, Streams,
+    ExitCodes, InputSource, Lead, Sink, SrunConfig, StepComponent, StepRules, Streams,
 };
 use muster_node_core::srun::interface::AgentId;
 use muster_proto::step::{AgentReply, StepSpec};
@@ -124,7 +124,7 @@ impl Sruns<'_> {
                 ..StepRules::default()
             },
             streams: Streams {
-                stdin: Feed::Nothing,
+                stdin: InputSource::Nothing,
                 stdout: Sink::Own,
                 stderr: Sink::Own,
             },

@@ -7,10 +7,10 @@ use crate::Violation;
 use crate::node::{Direction, Down, Greeted, Kind, LinkServer, Parent, StepLinkId, StepdProcess};
 use crate::world::turns::panic_text;
 use muster_model::ids::JobAttempt;
-use muster_model::job::Usage;
+use muster_model::job::ResourceUsage;
 use muster_node_core::messages::{NextStep, StepdCommand};
 use muster_node_core::signals::SIGKILL;
-use muster_node_core::stepd::{ClientId, Event, Giver};
+use muster_node_core::stepd::{ClientId, Event, StepSender};
 use muster_proto::frame;
 use muster_proto::step::{FromStepd, ToStepd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -95,7 +95,7 @@ impl StepdExecutor<'_> {
         }
         let first = self.process().and_then(|process| process.first.take());
         if let Some((first, _)) = first {
-            self.give(Box::new(first.step), Giver::Start(first.dirs), streams)?;
+            self.give(Box::new(first.step), StepSender::Start(first.dirs), streams)?;
         }
         Ok(true)
     }
@@ -301,7 +301,12 @@ impl StepdExecutor<'_> {
     }
 
     /// Gives the machine a step, with the connection of srun's that came with it.
-    fn give(&mut self, next: Box<NextStep>, giver: Giver, streams: Option<StepLinkId>) -> Outcome {
+    fn give(
+        &mut self,
+        next: Box<NextStep>,
+        giver: StepSender,
+        streams: Option<StepLinkId>,
+    ) -> Outcome {
         let (node, pid) = (self.node, self.pid);
         let mut srun: Option<ClientId> = None;
         if let Some(link) = streams {
@@ -336,7 +341,7 @@ impl StepdExecutor<'_> {
             events.push(match *command {
                 StepdCommand::StartStep(next) => {
                     self.set_agent(agent);
-                    Event::StepGiven(next, Giver::Launcher, None)
+                    Event::StepGiven(next, StepSender::Launcher, None)
                 }
                 other => Event::Command(other),
             });
@@ -396,7 +401,7 @@ impl StepdExecutor<'_> {
                 down.pop_front();
             }
             if let StepdCommand::StartStep(next) = *command {
-                self.give(next, Giver::Agent, streams)?;
+                self.give(next, StepSender::Agent, streams)?;
             }
         }
         Ok(())
@@ -559,9 +564,9 @@ impl StepdExecutor<'_> {
         let mut have_ended = false;
         while let Some((pid, status)) = self.process().and_then(|p| p.ended.pop_front()) {
             have_ended = true;
-            let usage = Usage {
+            let usage = ResourceUsage {
                 user_us: 1000,
-                ..Usage::default()
+                ..ResourceUsage::default()
             };
             self.deliver(Event::ChildEnded {
                 pid,

@@ -1,6 +1,6 @@
 //! Seeds that must pass, faults that must be found, and that a seed always does the same.
 
-use muster_sim::{FaultClass, Options, Plant, Report, run};
+use muster_sim::{FaultClass, Options, Plant, RunReport, run};
 
 /// Seeds of the short run; `cargo xtask sim` runs more.
 const SEEDS: u64 = 60;
@@ -79,7 +79,7 @@ fn a_seed_always_does_the_same() {
 }
 
 /// The first seed in which the planted fault is found.
-fn hunt(plant: Plant, classes: Vec<FaultClass>, seeds: u64) -> Report {
+fn hunt(plant: Plant, classes: Vec<FaultClass>, seeds: u64) -> RunReport {
     let options = Options {
         plant: Some(plant),
         steps: 40,

@@ -4,9 +4,9 @@
 //! `cargo xtask compare-selection` asks a Slurm on this machine again.
 
 use muster_conf::options::getopt::{self, OperandOrder};
-use muster_conf::options::job::{Ambient, build};
+use muster_conf::options::job::{SubmitEnvironment, build};
 use muster_conf::options::values::time::Utc;
-use muster_conf::options::{ChosenOptions, Command as Of, Source, table};
+use muster_conf::options::{ChosenOptions, OptionCommand as Of, Source, table};
 use muster_core::state::State;
 use muster_model::command::{Command, Identity, NodeCommand, Reply, UserCommand};
 use muster_model::hostlist;
@@ -176,7 +176,7 @@ fn spec(options: &str) -> Option<JobSpec> {
     for (row, value) in parsed.options {
         chosen.give(row, value, Source::CommandLine);
     }
-    let ambient = Ambient {
+    let ambient = SubmitEnvironment {
         now: || Timestamp::from_unix_s(1_700_000_000),
         zone: &Utc,
     };

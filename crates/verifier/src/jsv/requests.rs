@@ -3,7 +3,7 @@
 use super::{Site, complex_of, set_mark};
 use muster_conf::grid_engine::resources::Resources;
 use muster_conf::grid_engine::resources::split;
-use muster_conf::grid_engine::{Per, Target};
+use muster_conf::grid_engine::{CountedPer, Target};
 use muster_conf::job_classes::rule::{Access, Element};
 use muster_conf::options::values;
 use muster_model::grid_engine as marks;
@@ -96,10 +96,14 @@ impl Requests<'_> {
             ntasks_per_gpu,
             binding,
         } = devices;
-        for (list, per) in [(per_task, Per::Slot), (per_job, Per::Job)] {
+        for (list, per) in [(per_task, CountedPer::Slot), (per_job, CountedPer::Job)] {
             for gres in list {
                 let own = complex_of(gres, per, self.site);
-                let kind = if per == Per::Slot { "task" } else { "job" };
+                let kind = if per == CountedPer::Slot {
+                    "task"
+                } else {
+                    "job"
+                };
                 let key = own.unwrap_or_else(|| format!("{}-per-{kind}", full_name(gres)));
                 self.count(key, gres.count, Thing::Device(gres.name.clone()));
             }
@@ -159,7 +163,7 @@ impl Requests<'_> {
             MemoryAsk::PerNode(mib) => self.add("mem", format!("{mib}M")),
         }
         for own in gres {
-            let key = complex_of(own, Per::Host, self.site);
+            let key = complex_of(own, CountedPer::Host, self.site);
             let key = key.unwrap_or_else(|| full_name(own));
             self.count(key, own.count, Thing::Device(own.name.clone()));
         }
@@ -278,9 +282,9 @@ pub(crate) fn put(spec: &mut JobSpec, element: &Element, site: &Site) -> Result<
         let (name, kind) = name.split_once(':').unwrap_or((name, ""));
         let kind = Some(kind.to_owned()).filter(|kind| !kind.is_empty());
         let devices = match per {
-            Per::Host => &mut ask.gres,
-            Per::Slot => &mut ask.devices.get_or_insert_default().per_task,
-            Per::Job => &mut ask.devices.get_or_insert_default().per_job,
+            CountedPer::Host => &mut ask.gres,
+            CountedPer::Slot => &mut ask.devices.get_or_insert_default().per_task,
+            CountedPer::Job => &mut ask.devices.get_or_insert_default().per_job,
         };
         values::push_gres(devices, name, kind, *count);
     }
@@ -308,7 +312,7 @@ pub(crate) fn put(spec: &mut JobSpec, element: &Element, site: &Site) -> Result<
 /// Devices and licenses that a job asks for and for which the site has no name of Grid Engine's, as elements of a list: by names of
 /// their own.
 pub(super) fn unnamed(spec: &JobSpec, site: &Site) -> Vec<String> {
-    let of_devices = |list: &[GresAsk], per: Per| -> Vec<GresAsk> {
+    let of_devices = |list: &[GresAsk], per: CountedPer| -> Vec<GresAsk> {
         let unnamed = |gres: &&GresAsk| complex_of(gres, per, site).is_none();
         list.iter().filter(unnamed).cloned().collect()
     };
@@ -316,11 +320,11 @@ pub(super) fn unnamed(spec: &JobSpec, site: &Site) -> Vec<String> {
     let own = JobSpec {
         licenses: spec.licenses.clone(),
         ask: ResourceAsk {
-            gres: of_devices(&spec.ask.gres, Per::Host),
+            gres: of_devices(&spec.ask.gres, CountedPer::Host),
             devices: Some(Box::new(DeviceAsk {
-                per_job: of_devices(&devices.per_job, Per::Job),
+                per_job: of_devices(&devices.per_job, CountedPer::Job),
                 per_socket: devices.per_socket.clone(),
-                per_task: of_devices(&devices.per_task, Per::Slot),
+                per_task: of_devices(&devices.per_task, CountedPer::Slot),
                 ..DeviceAsk::default()
             })),
             ..ResourceAsk::default()

@@ -4,7 +4,7 @@ use super::*;
 use muster_conf::grid_engine::AllocationRule;
 use muster_model::mail::MailOptions;
 use muster_model::spec::{DeviceAsk, Owner};
-use muster_proto::jsv::State;
+use muster_proto::jsv::JsvDecision;
 
 fn site() -> Site {
     let text = "queue long.q long\npe smp $pe_slots\npe mpi4 4\ncomplex gpu gres:gpu:a100\n\
@@ -65,7 +65,7 @@ fn corrected(parameters: &[(&str, &str)]) -> Result<JobSpec, String> {
 fn corrected_of(mut spec: JobSpec, parameters: &[(&str, &str)]) -> Result<JobSpec, String> {
     let pair = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
     let outcome = Outcome {
-        state: State::Correct,
+        state: JsvDecision::Correct,
         message: String::new(),
         parameters: parameters.iter().map(pair).collect(),
         environment: Vec::new(),

@@ -1,7 +1,7 @@
 //! What scripts see, change and refuse, and what ends them.
 
 use super::*;
-use crate::message::{Change, Row, Value};
+use crate::message::{ProposedChange, Row, Value};
 use muster_model::command::JobUpdate;
 use muster_model::environment::Environment;
 use muster_model::mail::MailOptions;
@@ -74,8 +74,8 @@ impl Host for Recorder {
     }
 }
 
-fn load(limit_ms: u64) -> Load {
-    Load {
+fn load(limit_ms: u64) -> LoadScript {
+    LoadScript {
         path: "job_submit.lua".to_owned(),
         last_good: None,
         time_limit_ms: limit_ms,
@@ -275,7 +275,7 @@ fn lists_are_not_the_scripts_memory() {
             if job_desc.name == "full" then string.rep("x", 1 << 25) end
             return count - 20001
         end"#;
-    let unhurried = Load {
+    let unhurried = LoadScript {
         time_limit_ms: 60_000,
         ..load(0)
     };
@@ -328,7 +328,7 @@ fn many_variables_are_replaced_at_once() {
     let text = format!(
         "function slurm_job_submit(job_desc)\n{body}\nend\nfunction slurm_job_modify() return 0 end"
     );
-    let roomy = Load {
+    let roomy = LoadScript {
         memory_bytes: 256 << 20,
         ..load(10_000)
     };
@@ -405,7 +405,7 @@ fn a_change_shows_what_it_changes_and_can_be_changed() {
     asked.spec.ask.ntasks = Some(2);
     let mut ask = asked.spec.ask.clone();
     ask.cpus_per_task = Some(4);
-    asked.change = Some(Box::new(Change {
+    asked.change = Some(Box::new(ProposedChange {
         update: JobUpdate {
             time_limit: Some(TimeLimit::Minutes(600)),
             ask: Some(ask),

@@ -1,7 +1,7 @@
 //! Objects in files that no command writes: parallel environments, complexes, host groups, attributes of hosts. qconf prints the
 //! line to be written, and its file.
 
-use muster_conf::grid_engine::{Mapping, Per, Target};
+use muster_conf::grid_engine::{CountedPer, Mapping, Target};
 use std::io::Read as _;
 
 /// The largest file that is read, bytes.
@@ -189,9 +189,9 @@ fn complexes(table: &str, mapping: &Mapping, known: &[String]) -> String {
 /// The target of a complex, as sge.conf has it.
 fn target_text(target: &Target) -> String {
     match target {
-        Target::Gres(name, Per::Host) => format!("gres:{name}"),
-        Target::Gres(name, Per::Slot) => format!("gres:{name} slot"),
-        Target::Gres(name, Per::Job) => format!("gres:{name} job"),
+        Target::Gres(name, CountedPer::Host) => format!("gres:{name}"),
+        Target::Gres(name, CountedPer::Slot) => format!("gres:{name} slot"),
+        Target::Gres(name, CountedPer::Job) => format!("gres:{name} job"),
         Target::License(name) => format!("license:{name}"),
         Target::Feature(name) => format!("feature:{name}"),
         Target::Memory => "memory".to_owned(),

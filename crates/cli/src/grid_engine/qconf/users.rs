@@ -79,7 +79,7 @@ pub(super) fn user(accounts: &Accounts, name: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use muster_model::accounts::{Account, Terms, User};
+    use muster_model::accounts::{Account, AssociationTerms, User};
 
     #[test]
     fn lists_of_users_are_accounts() {
@@ -94,7 +94,8 @@ mod tests {
                 default_account: "physics".to_owned(),
                 ..User::default()
             };
-            user.accounts.insert("physics".to_owned(), Terms::default());
+            user.accounts
+                .insert("physics".to_owned(), AssociationTerms::default());
             accounts.users.insert(name.to_owned(), user);
         }
         assert_eq!(of_level(&accounts, "administrator"), ["ada"]);

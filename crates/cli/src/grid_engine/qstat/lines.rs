@@ -6,7 +6,7 @@ use crate::grid_engine::{memory, selection, site};
 use crate::listing::context::Ctx;
 use muster_conf::grid_engine::Mapping;
 use muster_model::grid_engine as marks;
-use muster_model::job::{ArrayRole, Hold, Job, JobState, NodeShare, Usage};
+use muster_model::job::{ArrayRole, Hold, Job, JobState, NodeShare, ResourceUsage};
 use muster_model::spec::DependencyTerm;
 use muster_model::time::Timestamp;
 use std::fmt::Write as _;
@@ -56,7 +56,7 @@ pub(super) struct SlotTask {
     /// `STEP.HOST`; empty for the job's script.
     name: String,
     /// Its use; none where the node has not answered.
-    usage: Option<Usage>,
+    usage: Option<ResourceUsage>,
 }
 
 /// A line about a job.
@@ -78,7 +78,7 @@ pub(crate) struct Entry<'a> {
     /// A further slot of the line before: what the job is, that line shows.
     pub(super) repeats: bool,
     /// The use, as far as it is known.
-    pub(super) usage: Option<Usage>,
+    pub(super) usage: Option<ResourceUsage>,
     pub(super) slot_task: Option<SlotTask>,
 }
 
@@ -560,10 +560,10 @@ mod tests {
         let used = |node: &str, step, user_us, bytes| StepUsage {
             node: node.to_owned(),
             step,
-            usage: Usage {
+            usage: ResourceUsage {
                 user_us,
                 disk_read_bytes: bytes,
-                ..Usage::default()
+                ..ResourceUsage::default()
             },
         };
         let steps = vec![
@@ -642,7 +642,7 @@ mod tests {
         let step = |number| StepUsage {
             node: "vm".to_owned(),
             step: StepNo(number),
-            usage: Usage::default(),
+            usage: ResourceUsage::default(),
         };
         let view = View {
             each_slot: true,

@@ -4,7 +4,7 @@ use crate::connect::Client;
 use crate::measure::{self, AgentQuestion, NodeAnswer, ask_agents, nodes_of};
 use crate::say;
 use muster_model::ids::{JobId, StepNo};
-use muster_model::job::{Job, JobState, Usage};
+use muster_model::job::{Job, JobState, ResourceUsage};
 use muster_proto::client::{Query, Response};
 use muster_proto::step::AgentReply;
 use std::collections::HashMap;
@@ -23,7 +23,7 @@ pub(super) struct StepUsage {
     /// The step.
     pub(super) step: StepNo,
     /// Its use.
-    pub(super) usage: Usage,
+    pub(super) usage: ResourceUsage,
 }
 
 /// The measurements of a job.
@@ -100,7 +100,7 @@ impl Measured {
     }
 
     /// The use of a job altogether; `None` where nothing of it is known, or not of all of its nodes.
-    pub(super) fn total(&self, job: &Job) -> Option<Usage> {
+    pub(super) fn total(&self, job: &Job) -> Option<ResourceUsage> {
         let known = self.jobs.get(&job.id)?;
         let mut steps = known.steps.iter().filter(|_| known.silent.is_empty());
         let mut total = steps.next()?.usage.clone();
@@ -120,7 +120,7 @@ pub(super) fn is_numbered(step: StepNo) -> bool {
 }
 
 /// Seconds of processor time.
-pub(super) fn cpu_s(usage: &Usage) -> u64 {
+pub(super) fn cpu_s(usage: &ResourceUsage) -> u64 {
     usage.user_us.saturating_add(usage.system_us) / 1_000_000
 }
 
@@ -137,7 +137,7 @@ pub(super) fn days_and_clock(seconds: u64) -> String {
 
 /// Bytes read and written, in GiB.
 #[allow(clippy::cast_precision_loss)]
-pub(super) fn io_gib(usage: &Usage) -> f64 {
+pub(super) fn io_gib(usage: &ResourceUsage) -> f64 {
     let bytes = usage.disk_read_bytes.saturating_add(usage.disk_write_bytes);
     bytes as f64 / f64::from(1 << 30)
 }
@@ -188,9 +188,9 @@ mod tests {
 
     fn answer(node: &str, reply: Result<Option<u64>, &str>) -> NodeAnswer {
         let measured = |user_us| {
-            let usage = Usage {
+            let usage = ResourceUsage {
                 user_us,
-                ..Usage::default()
+                ..ResourceUsage::default()
             };
             AgentReply::Measured(vec![MeasuredStep {
                 step: StepNo(0),
@@ -260,12 +260,12 @@ mod tests {
 
     #[test]
     fn amounts_are_written_as_grid_engine_writes_them() {
-        let usage = Usage {
+        let usage = ResourceUsage {
             user_us: 90_000_000_000,
             system_us: 3_900_000,
             disk_read_bytes: 1 << 29,
             disk_write_bytes: 1 << 28,
-            ..Usage::default()
+            ..ResourceUsage::default()
         };
         assert_eq!(clock(cpu_s(&usage)), "25:00:03");
         assert_eq!(days_and_clock(cpu_s(&usage)), "1:01:00:03");

@@ -8,7 +8,7 @@ use crate::sacctmgr::row::own_raw_qos;
 use crate::sacctmgr::session::Invocation;
 use crate::sacctmgr::settings::{ASSOCIATION, AssociationSettings};
 use crate::sacctmgr::words::{Word, list};
-use muster_model::accounts::{Account, NORMAL, PARENT_SHARES, ROOT, Terms, User};
+use muster_model::accounts::{Account, AssociationTerms, NORMAL, PARENT_SHARES, ROOT, User};
 use muster_model::command::ListEdit;
 use muster_model::command::{AccountsAsk, AccountsEdit, ClusterAsk, TermsAsk, WckeysAsk};
 use std::collections::BTreeMap;
@@ -72,11 +72,11 @@ pub(super) struct Loading {
     /// Administrators among the users that are removed before: they stay administrators.
     pub(super) levels: BTreeMap<String, String>,
     pub(super) changed: String,
-    pub(super) cluster: Vec<Terms>,
+    pub(super) cluster: Vec<AssociationTerms>,
     pub(super) accounts: Vec<(String, String, String)>,
-    pub(super) account_associations: Vec<(String, String, Terms)>,
+    pub(super) account_associations: Vec<(String, String, AssociationTerms)>,
     pub(super) users: Vec<(String, String, String, String)>,
-    pub(super) user_associations: Vec<(String, String, Terms)>,
+    pub(super) user_associations: Vec<(String, String, AssociationTerms)>,
     pub(super) edits: Vec<AccountsEdit>,
     /// Coordinators at the end, when all accounts are there.
     pub(super) last: Vec<AccountsEdit>,
@@ -129,7 +129,7 @@ pub(super) fn plan(
 }
 
 /// The settings as they are after an edit.
-fn with(terms: &Terms, ask: &TermsAsk) -> Terms {
+fn with(terms: &AssociationTerms, ask: &TermsAsk) -> AssociationTerms {
     let mut terms = terms.clone();
     if let Some(shares) = ask.shares {
         terms.shares = shares;
@@ -190,8 +190,8 @@ fn with(terms: &Terms, ask: &TermsAsk) -> Terms {
 }
 
 /// The same settings, however they are written: one share is that of who has none set.
-fn same(one: &Terms, other: &Terms) -> bool {
-    let usual = |terms: &Terms| {
+fn same(one: &AssociationTerms, other: &AssociationTerms) -> bool {
+    let usual = |terms: &AssociationTerms| {
         let mut terms = terms.clone();
         terms.shares = Some(terms.shares.unwrap_or(1));
         terms.id = 0;
@@ -204,8 +204,13 @@ fn same(one: &Terms, other: &Terms) -> bool {
 }
 
 /// Notes what differs between settings.
-fn note_terms(loading: &mut Loading, of: (&str, &str), old: &Terms, new: &Terms) {
-    let shares = |terms: &Terms| match terms.shares {
+fn note_terms(
+    loading: &mut Loading,
+    of: (&str, &str),
+    old: &AssociationTerms,
+    new: &AssociationTerms,
+) {
+    let shares = |terms: &AssociationTerms| match terms.shares {
         Some(PARENT_SHARES) => "parent".to_owned(),
         shares => shares.unwrap_or(1).to_string(),
     };
@@ -228,10 +233,11 @@ fn note_terms(loading: &mut Loading, of: (&str, &str), old: &Terms, new: &Terms)
         loading.note("QOS", of, &qos(old), &qos(new));
     }
     if old.default_qos != new.default_qos {
-        let name = |terms: &Terms| terms.default_qos.clone().unwrap_or_default();
+        let name = |terms: &AssociationTerms| terms.default_qos.clone().unwrap_or_default();
         loading.note("Default QOS", of, &name(old), &name(new));
     }
-    let priority = |terms: &Terms| terms.priority.map_or("-1".to_owned(), |p| p.to_string());
+    let priority =
+        |terms: &AssociationTerms| terms.priority.map_or("-1".to_owned(), |p| p.to_string());
     if priority(old) != priority(new) {
         loading.note("Priority", of, &priority(old), &priority(new));
     }
@@ -296,7 +302,7 @@ fn plan_account(name: &str, parent: &str, said: &Said, book: &mut Book, loading:
                 ROOT => name.to_owned(),
                 parent => parent.to_owned(),
             }),
-            terms: with(&Terms::default(), ask),
+            terms: with(&AssociationTerms::default(), ask),
         };
         let texts = (account.description.clone(), account.organization.clone());
         loading.accounts.push((name.to_owned(), texts.0, texts.1));

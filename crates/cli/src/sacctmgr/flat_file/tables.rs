@@ -6,7 +6,7 @@ use crate::sacctmgr::book::{Association, Book};
 use crate::sacctmgr::conditions::Conditions;
 use crate::sacctmgr::fields::{ListingColumn, columns, table};
 use crate::sacctmgr::row::{ListingRow, ShownAssociation, own_raw_qos};
-use muster_model::accounts::{ROOT, Terms};
+use muster_model::accounts::{AssociationTerms, ROOT};
 
 const ASSOCIATED: &str = "Share,GrpTRESMins,GrpTRESRunMins,GrpTRES,GrpJobs,GrpJobsAccrue,GrpMem,GrpNodes,GrpSubmit,\
      GrpWall,MaxTRESMins,MaxTRES,MaxTRESPerNode,MaxJobs,MaxSubmit,MaxNodes,MaxWall,QOS,DefaultQOS";
@@ -17,19 +17,20 @@ const RULE: &str = "------------------------------------------------------------
 pub(super) fn sections(loading: &Loading, book: &Book) -> Result<String, Failure> {
     let mut out = String::new();
     let layout = |format: &str| columns(format, false);
-    let associated = |rows: &[(String, String, Terms)], first: &str, headers: [&'static str; 2]| {
-        let columns = columns(&format!("{first},{ASSOCIATED}"), false)?;
-        let lines = rows.iter().map(|(one, other, terms)| {
-            let row = terms_row(book, terms);
-            row.with(headers[0], one.clone())
-                .with(headers[1], other.clone())
-                .line(&columns)
-        });
-        Ok::<String, Failure>(body(&columns, &lines.collect::<Vec<_>>(), RULE))
-    };
+    let associated =
+        |rows: &[(String, String, AssociationTerms)], first: &str, headers: [&'static str; 2]| {
+            let columns = columns(&format!("{first},{ASSOCIATED}"), false)?;
+            let lines = rows.iter().map(|(one, other, terms)| {
+                let row = terms_row(book, terms);
+                row.with(headers[0], one.clone())
+                    .with(headers[1], other.clone())
+                    .line(&columns)
+            });
+            Ok::<String, Failure>(body(&columns, &lines.collect::<Vec<_>>(), RULE))
+        };
     if !loading.cluster.is_empty() {
         let rows = loading.cluster.iter();
-        let rows: Vec<(String, String, Terms)> = rows
+        let rows: Vec<(String, String, AssociationTerms)> = rows
             .map(|terms| (ROOT.to_owned(), String::new(), terms.clone()))
             .collect();
         out += &associated(&rows, "Account,ParentName", ["Account", "ParentName"])?;
@@ -73,7 +74,7 @@ pub(super) fn sections(loading: &Loading, book: &Book) -> Result<String, Failure
 }
 
 /// Cells of what is set for an association that is not there yet.
-fn terms_row<'a>(book: &'a Book, terms: &'a Terms) -> ListingRow<'a> {
+fn terms_row<'a>(book: &'a Book, terms: &'a AssociationTerms) -> ListingRow<'a> {
     let at = Association {
         account: "",
         user: "",

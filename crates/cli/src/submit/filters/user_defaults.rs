@@ -3,7 +3,7 @@
 
 use crate::people;
 use muster_conf::options::filter::{CliFilter, FilterOptions};
-use muster_conf::options::{Command, find};
+use muster_conf::options::{OptionCommand, find};
 use std::io;
 use std::path::PathBuf;
 
@@ -25,7 +25,7 @@ struct UserDefaults(Vec<Default>);
 ///
 /// # Errors
 /// The file cannot be read, or a line of it is wrong.
-pub(super) fn load(command: Command, cluster: &str) -> Result<Box<dyn CliFilter>, String> {
+pub(super) fn load(command: OptionCommand, cluster: &str) -> Result<Box<dyn CliFilter>, String> {
     let Some(home) = home() else {
         return Err("the home directory is not known, where defaults of options are".to_owned());
     };
@@ -52,7 +52,7 @@ fn home() -> Option<PathBuf> {
 }
 
 /// The lines that are for this command and cluster. Options that only other commands have are left out.
-fn parse(text: &str, command: Command, cluster: &str) -> Result<Vec<Default>, String> {
+fn parse(text: &str, command: OptionCommand, cluster: &str) -> Result<Vec<Default>, String> {
     let mut defaults = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let line = line.trim();
@@ -72,11 +72,14 @@ fn parse(text: &str, command: Command, cluster: &str) -> Result<Vec<Default>, St
             [program, clusters] => (*program, *clusters),
             _ => return Err(wrong(format!("\"{key}\" has more than two :"))),
         };
-        let is_program = |c: &Command| program == "*" || program == c.name();
-        if !Command::ALL.iter().any(is_program) {
+        let is_program = |c: &OptionCommand| program == "*" || program == c.name();
+        if !OptionCommand::ALL.iter().any(is_program) {
             return Err(wrong(format!("Unknown command \"{program}\"")));
         }
-        if !Command::ALL.iter().any(|c| find(*c, option).is_some()) {
+        if !OptionCommand::ALL
+            .iter()
+            .any(|c| find(*c, option).is_some())
+        {
             return Err(wrong(format!("Unknown option \"{option}\"")));
         }
         let is_cluster = clusters == "*" || clusters == cluster;
@@ -121,7 +124,7 @@ impl CliFilter for UserDefaults {
 mod tests {
     use super::*;
 
-    fn read(text: &str, command: Command) -> Result<Vec<(String, String)>, String> {
+    fn read(text: &str, command: OptionCommand) -> Result<Vec<(String, String)>, String> {
         let defaults = parse(text, command, "alpha")?;
         let pairs = defaults.into_iter().map(|d| (d.option, d.value));
         Ok(pairs.collect())
@@ -133,7 +136,7 @@ mod tests {
                     salloc:time=1:00:00\narray=1-2\n";
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         assert_eq!(
-            read(text, Command::Sbatch).unwrap(),
+            read(text, OptionCommand::Sbatch).unwrap(),
             [
                 pair("partition", "long"),
                 pair("gres", "gpu:2"),
@@ -141,14 +144,17 @@ mod tests {
             ]
         );
         assert_eq!(
-            read(text, Command::Salloc).unwrap(),
+            read(text, OptionCommand::Salloc).unwrap(),
             [
                 pair("partition", "long"),
                 pair("gres", "gpu:2"),
                 pair("time", "1:00:00")
             ]
         );
-        assert_eq!(read(text, Command::Srun).unwrap()[1], pair("label", "set"));
+        assert_eq!(
+            read(text, OptionCommand::Srun).unwrap()[1],
+            pair("label", "set")
+        );
     }
 
     #[test]
@@ -168,7 +174,7 @@ mod tests {
                 "\"a:b:c:d\" has more than two : in ~/.slurm/defaults, line 1",
             ),
         ] {
-            assert_eq!(read(text, Command::Srun), Err(error.to_owned()));
+            assert_eq!(read(text, OptionCommand::Srun), Err(error.to_owned()));
         }
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 
 fn options(source: Source) -> FilterOptions {
     FilterOptions {
-        chosen: ChosenOptions::new(Command::Sbatch),
+        chosen: ChosenOptions::new(OptionCommand::Sbatch),
         words: Vec::new(),
         source,
     }
@@ -59,7 +59,7 @@ fn what_cannot_be_set_is_named() {
 fn a_default_yields_to_everything_and_the_rest_to_nothing() {
     let mut of_site = options(Source::Default);
     of_site.set("partition", Some("short")).unwrap();
-    let row = find(Command::Sbatch, "partition").unwrap();
+    let row = find(OptionCommand::Sbatch, "partition").unwrap();
     let mut chosen = of_site.chosen;
     chosen.give(row, Some("script".into()), Source::Directive);
     assert_eq!(chosen.value("partition"), Some("script"));

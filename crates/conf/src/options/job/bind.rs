@@ -134,12 +134,12 @@ pub(super) fn hint<'a>(chosen: &'a ChosenOptions, warnings: &mut Vec<String>) ->
 mod tests {
     use super::*;
     use crate::options::chosen::Source;
-    use crate::options::{Command, find};
+    use crate::options::{OptionCommand, find};
 
     fn chosen(line: &[(&'static str, &str)]) -> ChosenOptions {
-        let mut chosen = ChosenOptions::new(Command::Srun);
+        let mut chosen = ChosenOptions::new(OptionCommand::Srun);
         for (long, value) in line {
-            let row = find(Command::Srun, long).unwrap();
+            let row = find(OptionCommand::Srun, long).unwrap();
             chosen.give(row, Some((*value).to_owned()), Source::CommandLine);
         }
         chosen

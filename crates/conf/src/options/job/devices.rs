@@ -5,7 +5,7 @@ use super::ask::mem_value;
 use super::bind::tasks_per_gpu;
 use crate::options::OptionError;
 use crate::options::chosen::ChosenOptions;
-use crate::options::row::Command;
+use crate::options::row::OptionCommand;
 use crate::options::values::{self, number};
 use muster_model::spec::{DeviceAsk, DeviceBinding, GPU, GresAsk, ResourceAsk};
 
@@ -187,7 +187,7 @@ fn by_gpu(
         ask.ntasks_per_node = Some(tasks_of(node));
     }
     match (job, node, ask.ntasks) {
-        (0, 0, None) if chosen.command == Command::Srun => return Ok(()),
+        (0, 0, None) if chosen.command == OptionCommand::Srun => return Ok(()),
         (0, 0, None) => {
             return refuse(
                 "--ntasks-per-gpu needs either GPUs (--gpus, --gpus-per-node) or tasks (--ntasks)",
@@ -280,7 +280,7 @@ fn tasks(
         return Ok(());
     }
     let counted = ask.ntasks.is_some() || ask.ntasks_per_node.is_some();
-    if !counted && chosen.command != Command::Srun {
+    if !counted && chosen.command != OptionCommand::Srun {
         return refuse(
             "Failed to validate job spec. --gpus-per-task used without either --gpus or -n/--ntasks is not allowed.",
         );

@@ -7,7 +7,7 @@ use crate::options::values::time::Utc;
 use crate::options::{find, table};
 use muster_model::spec::{MemoryAsk, ResourceAsk, Segments, Sharing, TASKS_PER_CORE_ANY};
 
-fn chosen(command: Command, line: &str) -> ChosenOptions {
+fn chosen(command: OptionCommand, line: &str) -> ChosenOptions {
     let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
     let rows = table().iter().filter(|r| r.commands.has(command));
     let parsed = getopt::parse(rows, &args, OperandOrder::StopAtWord).unwrap();
@@ -19,12 +19,12 @@ fn chosen(command: Command, line: &str) -> ChosenOptions {
     chosen
 }
 
-fn try_build(line: &str) -> Result<Built, BuildError> {
-    let ambient = Ambient {
+fn try_build(line: &str) -> Result<BuiltJob, BuildError> {
+    let ambient = SubmitEnvironment {
         now: || Timestamp::from_unix_s(1_795_292_130),
         zone: &Utc,
     };
-    build(&chosen(Command::Sbatch, line), &ambient)
+    build(&chosen(OptionCommand::Sbatch, line), &ambient)
 }
 
 fn ask(line: &str) -> ResourceAsk {
@@ -101,8 +101,8 @@ fn memory_and_sharing() {
     assert_eq!(ask("--exclusive").sharing, Sharing::Exclusive);
     assert_eq!(ask("--exclusive=user").sharing, Sharing::ExclusiveUser);
     assert_eq!(ask("-s").sharing, Sharing::Oversubscribe);
-    let mut c = chosen(Command::Sbatch, "--mem-per-cpu=5");
-    let row = find(Command::Sbatch, "mem").unwrap();
+    let mut c = chosen(OptionCommand::Sbatch, "--mem-per-cpu=5");
+    let row = find(OptionCommand::Sbatch, "mem").unwrap();
     c.give(row, Some("7".into()), Source::Environment);
     assert_eq!(memory(&c).unwrap(), MemoryAsk::PerCpu(5));
 }

@@ -21,7 +21,7 @@ pub struct Civil {
 }
 
 /// A time zone.
-pub trait Zone {
+pub trait CivilZone {
     /// Seconds since the epoch as local date and time.
     fn civil(&self, unix_s: i64) -> Civil;
     /// The first moment that shows this local date and time, in seconds since the epoch.
@@ -32,7 +32,7 @@ pub trait Zone {
 #[derive(Clone, Copy, Debug)]
 pub struct Utc;
 
-impl Zone for Utc {
+impl CivilZone for Utc {
     fn civil(&self, unix_s: i64) -> Civil {
         let (days, rest) = (unix_s.div_euclid(86_400), unix_s.rem_euclid(86_400));
         let (year, month, day) = date_of(days);
@@ -92,7 +92,7 @@ struct TimeFields {
 }
 
 /// Reads a point in time.
-pub fn parse(text: &str, now: Timestamp, zone: &dyn Zone) -> Option<Timestamp> {
+pub fn parse(text: &str, now: Timestamp, zone: &dyn CivilZone) -> Option<Timestamp> {
     if let Some(seconds) = text.strip_prefix("uts") {
         return seconds.parse().ok().map(Timestamp::from_unix_s);
     }

@@ -2,7 +2,7 @@
 
 use super::{Records, check_terms, parent_or_root, set_terms};
 use crate::event::AccountsChange;
-use muster_model::accounts::{Account, ROOT, Terms};
+use muster_model::accounts::{Account, AssociationTerms, ROOT};
 use muster_model::command::TermsAsk;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::visible_text::visible;
@@ -30,7 +30,7 @@ pub(super) fn add(
             parent: parent.to_owned(),
             description,
             organization,
-            terms: Terms::default(),
+            terms: AssociationTerms::default(),
         };
         set_terms(&mut account.terms, terms)?;
         Ok(AccountsChange::Account(account))

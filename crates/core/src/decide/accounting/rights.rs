@@ -8,7 +8,7 @@ use super::{Records, parent_or_root};
 use crate::policy::access;
 use crate::state::State;
 use muster_model::account_limits::Limits;
-use muster_model::accounts::{NORMAL, ROOT, Terms, User};
+use muster_model::accounts::{AssociationTerms, NORMAL, ROOT, User};
 use muster_model::command::{AccountsAsk, AccountsEdit, Identity, TermsAsk};
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::AccessRequest;
@@ -315,12 +315,12 @@ impl<'a> Editor<'a> {
         who: &str,
         account: &str,
         source: QosSource,
-        before: &Terms,
-        after: &Terms,
+        before: &AssociationTerms,
+        after: &AssociationTerms,
     ) -> Result<(), Refusal> {
         let all = &self.state.accounts;
         let inherited = all.qos_list_of_account(account);
-        let allows = |terms: &Terms, qos: &String| match (&terms.qos, &inherited) {
+        let allows = |terms: &AssociationTerms, qos: &String| match (&terms.qos, &inherited) {
             (Some(list), _) => list.contains(qos),
             (None, _) if terms.qos_delta.more.contains(qos) => true,
             (None, _) if terms.qos_delta.less.contains(qos) => false,
@@ -363,11 +363,11 @@ impl<'a> Editor<'a> {
         {
             return Ok(());
         }
-        let none = Terms {
+        let none = AssociationTerms {
             qos: Some(Vec::new()),
-            ..Terms::default()
+            ..AssociationTerms::default()
         };
-        let mut after = Terms::default();
+        let mut after = AssociationTerms::default();
         super::set_terms(&mut after, ask)?;
         self.check_gain(own, account, QosSource::Associations, &none, &after)
     }
@@ -384,7 +384,13 @@ impl<'a> Editor<'a> {
         let of_partitions = of_partitions.into_iter().flat_map(|parts| parts.values());
         let mut each = known.accounts.get(account).into_iter().chain(of_partitions);
         each.try_for_each(|before| {
-            self.check_gain(user, account, QosSource::Nobody, before, &Terms::default())
+            self.check_gain(
+                user,
+                account,
+                QosSource::Nobody,
+                before,
+                &AssociationTerms::default(),
+            )
         })
     }
 

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::event::AccountsChange;
 use muster_model::account_limits::Scope;
-use muster_model::accounts::{ROOT, Terms, User};
+use muster_model::accounts::{AssociationTerms, ROOT, User};
 use muster_model::command::{ListEdit, TermsAsk, UsageAsk, WckeysAsk};
 use muster_model::job::Job;
 use muster_model::refusal::{Refusal, RefusalCode};
@@ -334,7 +334,7 @@ fn add_user(
     let mut new = known.is_none() && name != ROOT;
     for account in added_to(asked.accounts, asked.default_account) {
         check_exists(records, account)?;
-        let mut own = Terms::default();
+        let mut own = AssociationTerms::default();
         set_terms(&mut own, asked.terms)?;
         for partition in asked.partitions {
             let parts = user.partitions.entry(account.clone()).or_default();
@@ -430,7 +430,8 @@ fn new_user(name: &str) -> User {
         ..User::default()
     };
     if name == ROOT {
-        user.accounts.insert(ROOT.to_owned(), Terms::default());
+        user.accounts
+            .insert(ROOT.to_owned(), AssociationTerms::default());
         user.default_account = ROOT.to_owned();
     }
     user

@@ -3,7 +3,7 @@
 
 use crate::state::State;
 use muster_model::account_limits::Scope;
-use muster_model::accounts::{Accounts, Usage};
+use muster_model::accounts::{Accounts, UserUsage};
 use std::collections::btree_map::Entry;
 
 /// The name of a user as accounting keeps it; as it is written where it keeps none.
@@ -38,7 +38,7 @@ pub(crate) fn rename_use(state: &mut State, from: &str, to: &str) {
                 let own = *place.get();
                 let at = own.at.max(moved.at);
                 let (own, moved) = (own.at(at, half_life_s), moved.at(at, half_life_s));
-                place.insert(Usage {
+                place.insert(UserUsage {
                     raw: own.raw + moved.raw,
                     rate_milli: own.rate_milli.saturating_add(moved.rate_milli),
                     ..own
@@ -134,7 +134,7 @@ mod tests {
         let mut state = known("old");
         let life = state.half_life_s();
         let key = |user: &str| ("a".to_owned(), user.to_owned());
-        let usage = |at, raw| Usage {
+        let usage = |at, raw| UserUsage {
             raw,
             at,
             rate_milli: 0,

@@ -29,7 +29,8 @@ fn small_disk(name: &str) -> World {
     let capacity = world.storage.used() + (24 << 20);
     world.storage.set_capacity(Some(capacity));
     let storage = world.storage.clone();
-    world.writer.reserve = Reserve::asking(world.dir.clone(), move || capacity - storage.used());
+    world.writer.reserve =
+        DiskReserve::asking(world.dir.clone(), move || capacity - storage.used());
     world
 }
 
@@ -92,7 +93,7 @@ fn the_reserve_counts_all_that_a_command_writes() {
         ..JobSpec::default()
     };
     let mut code = |bytes: u64, command| {
-        world.writer.reserve = Reserve::asking(PathBuf::from("/t"), move || (16 << 20) + bytes);
+        world.writer.reserve = DiskReserve::asking(PathBuf::from("/t"), move || (16 << 20) + bytes);
         match ask(&mut world, command) {
             Reply::Refused(refusal) => Some(refusal.code),
             _ => None,
@@ -135,7 +136,7 @@ fn the_reserve_counts_all_that_a_command_writes() {
 #[test]
 fn who_ends_tasks_of_an_array_leaves_space_for_reports() {
     let mut world = small_disk("tasks");
-    let free = |bytes: u64| Reserve::asking(PathBuf::from("/t"), move || bytes);
+    let free = |bytes: u64| DiskReserve::asking(PathBuf::from("/t"), move || bytes);
     let cancel = || UserCommand::Cancel {
         selection: JobSelection {
             targets: vec![job_one()],
@@ -182,7 +183,7 @@ fn with_allocation(world: &mut World) -> JobId {
 #[test]
 fn what_ends_with_a_connection_takes_its_users_part() {
     let mut world = small_disk("connection");
-    world.writer.reserve = Reserve::asking(PathBuf::from("/t"), || 8 << 20);
+    world.writer.reserve = DiskReserve::asking(PathBuf::from("/t"), || 8 << 20);
     world.turns(vec![ToWriter::cancel(JobId(1), Some(bob().uid))]);
     assert_eq!(states(&world)[0].1, JobState::Pending);
     // What the controller ends for reasons of its own needs no space.
@@ -195,7 +196,7 @@ fn what_ends_with_a_connection_takes_its_users_part() {
 fn an_allocation_without_holder_is_ended_by_the_controller_itself() {
     let mut world = small_disk("unheld");
     let id = with_allocation(&mut world);
-    world.writer.reserve = Reserve::asking(PathBuf::from("/t"), || 8 << 20);
+    world.writer.reserve = DiskReserve::asking(PathBuf::from("/t"), || 8 << 20);
     world.turns(vec![ToWriter::cancel(id, Some(bob().uid))]);
     let job = &world.writer.state().jobs[&id];
     assert_eq!(

@@ -5,7 +5,7 @@ use super::super::state::AgentState;
 use super::super::steps::Steps;
 use super::{LedStepEvent, LedStepState};
 use crate::agent::{Action, encode};
-use crate::record::Record;
+use crate::record::StepRecord;
 use muster_model::ids::{Attempt, AttemptStep, JobAttempt, StepId, StepNo};
 use muster_model::job::{JobState, StepEnd};
 use muster_model::time::Timestamp;
@@ -138,7 +138,12 @@ impl Steps {
 }
 
 impl AgentState {
-    pub(in crate::agent) fn report_end(&mut self, key: StepId, attempt: Attempt, record: &Record) {
+    pub(in crate::agent) fn report_end(
+        &mut self,
+        key: StepId,
+        attempt: Attempt,
+        record: &StepRecord,
+    ) {
         let end = Box::new(total(record, self.now.wall));
         let report = Report::StepEnded {
             step: key.step,
@@ -149,7 +154,7 @@ impl AgentState {
 }
 
 /// All nodes' ends in one: the worst status, the sum of the usage.
-fn total(record: &Record, now: Timestamp) -> StepEnd {
+fn total(record: &StepRecord, now: Timestamp) -> StepEnd {
     let mut ends = record.nodes.iter().filter_map(|n| n.end.as_ref());
     let Some(mut out) = ends.next().cloned() else {
         return StepEnd::never_ran(now);

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::agent::encode;
 use crate::layout::{self, StepUse};
-use crate::record::Record;
+use crate::record::StepRecord;
 use muster_model::cpuset::CpuSet;
 use muster_model::ids::{JobAttempt, StepId, StepNo};
 use muster_model::refusal::{Refusal, RefusalCode};
@@ -103,7 +103,7 @@ impl Steps {
             .map(|p| grant.alloc.nodes[p.node].name.clone())
             .collect();
         let now = state.now.wall;
-        let record = Record::new(step, &spec, key.clone(), (&placed, &names), now);
+        let record = StepRecord::new(step, &spec, key.clone(), (&placed, &names), now);
         let kept = encode(&record);
         let kept_bytes = kept.len();
         if self

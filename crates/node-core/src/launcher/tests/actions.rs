@@ -230,8 +230,8 @@ impl World {
             Action::WatchStepd(attempt, step, pid) => {
                 let process = self.processes.get(&pid).filter(|p| p.ended.is_none());
                 let belongs = process.map(|p| match p.kind {
-                    Kind::Stepd(of, _) => Belongs::To(of),
-                    _ => Belongs::Unknown,
+                    Kind::Stepd(of, _) => ProcessOwner::To(of),
+                    _ => ProcessOwner::Unknown,
                 });
                 if belongs.is_some() {
                     self.watched.insert(pid);

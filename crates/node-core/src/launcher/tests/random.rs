@@ -243,7 +243,7 @@ impl World {
         );
         assert!(self.launcher.state.sessions.is_empty());
         assert!(self.launcher.launches.daemons.stepds.is_empty());
-        let (_, old, _) = Records::read(&self.records, "boot");
+        let (_, old, _) = LauncherRecords::read(&self.records, "boot");
         assert!(old.is_empty(), "{old:?}");
     }
 }

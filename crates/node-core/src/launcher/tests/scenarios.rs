@@ -28,7 +28,7 @@ fn a_script_runs_and_its_job_is_released_and_forgotten() {
     world.command(LauncherCommand::Forget(job));
     assert_eq!(world.phase(job), NodeJobPhase::Gone);
     // The order is repeated freely.
-    let (_, old, _) = Records::read(&world.records, "boot");
+    let (_, old, _) = LauncherRecords::read(&world.records, "boot");
     assert!(old.is_empty());
 }
 

@@ -45,7 +45,7 @@ fn a_short_step_that_has_the_streams_is_over_at_once() {
     let messages = vec![passed(), exited(0, 0, 0), FromStepd::Closed];
     from_channel(&mut bench, messages);
     assert_eq!((bench.exit, bench.catches_signals), (Some(0), false));
-    assert_eq!(bench.opened[0].stdin, Feed::Nothing);
+    assert_eq!(bench.opened[0].stdin, InputSource::Nothing);
     assert_eq!((bench.printed().as_str(), bench.agents.len()), ("", 0));
 }
 
@@ -69,7 +69,7 @@ fn streams_that_are_declined_are_carried() {
     let step = created(vec![node(1, &[0])]);
     bench.reply(AgentReply::Created(Box::new(step)));
     assert_eq!(bench.stepds.len(), 1, "the channel is closed");
-    assert_eq!(bench.opened[0].stdin, Feed::Own);
+    assert_eq!(bench.opened[0].stdin, InputSource::Own);
     bench.idle();
     bench.stepd(1, vec![out(0, "text"), exited(0, 0, 0), FromStepd::Closed]);
     assert_eq!((bench.exit, bench.stdout.as_str()), (None, "text"));

@@ -167,14 +167,14 @@ impl World {
                 self.given += 1;
                 // Who gives steps gives no number twice, and only the launcher starts daemons.
                 let giver = match (by_agent, self.begun.is_empty()) {
-                    (_, true) => Giver::Start(Vec::new()),
-                    (true, false) => Giver::Agent,
-                    (false, false) => Giver::Launcher,
+                    (_, true) => StepSender::Start(Vec::new()),
+                    (true, false) => StepSender::Agent,
+                    (false, false) => StepSender::Launcher,
                 };
-                let is_early = self.order.is_some() && giver == Giver::Launcher;
+                let is_early = self.order.is_some() && giver == StepSender::Launcher;
                 let kind = Kind {
-                    has_host: kind.has_host && matches!(giver, Giver::Start(_)),
-                    is_direct: kind.is_direct && giver != Giver::Launcher,
+                    has_host: kind.has_host && matches!(giver, StepSender::Start(_)),
+                    is_direct: kind.is_direct && giver != StepSender::Launcher,
                     ..kind
                 };
                 if !is_early || self.launcher.is_some() {
@@ -417,7 +417,7 @@ impl World {
         let mut world = World::new();
         world.plant = plant;
         world.given = 1;
-        world.give(StepNo(0), first, Giver::Start(Vec::new()));
+        world.give(StepNo(0), first, StepSender::Start(Vec::new()));
         for what in incidents {
             world.happen(what);
             if world.is_over {

@@ -79,7 +79,7 @@ impl World {
     }
 
     fn agent_gives(&mut self, step: u32, kind: Kind) {
-        self.give(StepNo(step), kind, Giver::Agent);
+        self.give(StepNo(step), kind, StepSender::Agent);
     }
 }
 
@@ -472,14 +472,14 @@ fn agents_give_steps_of_their_job_only() {
     assert!(world.stepd.is_idle());
     let mut other = next_step(StepNo(2), tasks(1));
     other.order.attempt.job = JobId(8);
-    world.deliver(Event::StepGiven(Box::new(other), Giver::Agent, None));
+    world.deliver(Event::StepGiven(Box::new(other), StepSender::Agent, None));
     assert!(world.stepd.is_idle());
     let mut as_root = next_step(StepNo(3), tasks(1));
     as_root.order.user.uid = 1;
     as_root.result = "/etc/passwd".to_owned();
-    world.deliver(Event::StepGiven(Box::new(as_root), Giver::Agent, None));
+    world.deliver(Event::StepGiven(Box::new(as_root), StepSender::Agent, None));
     let step = world.stepd.step.as_ref().unwrap();
-    assert_eq!(step.order.user, User::default());
+    assert_eq!(step.order.user, ProcessIdentity::default());
     assert_eq!(step.result, result_file(StepNo(3)));
     assert_eq!(world.log.len(), 2, "{:?}", world.log);
 }
@@ -487,7 +487,7 @@ fn agents_give_steps_of_their_job_only() {
 #[test]
 fn a_step_that_is_given_early_follows() {
     let mut world = World::running(tasks(1));
-    world.give(StepNo(1), tasks(1), Giver::Launcher);
+    world.give(StepNo(1), tasks(1), StepSender::Launcher);
     // While a step runs, an agent gives none.
     world.agent_gives(2, tasks(1));
     world.end_tasks(0);

@@ -3,7 +3,7 @@
 
 use crate::sys;
 use muster_model::ids::StepNo;
-use muster_model::job::Usage;
+use muster_model::job::ResourceUsage;
 use muster_node_core::messages::TaskUsage;
 use muster_proto::node::MemoryCount;
 use muster_proto::step::Process;
@@ -29,7 +29,7 @@ pub(super) fn tasks(list: &[Process], count: Option<MemoryCount>) -> Vec<TaskUsa
 }
 
 /// Usage and virtual memory, KiB.
-type Tasks = BTreeMap<(StepNo, u32), (Usage, u64)>;
+type Tasks = BTreeMap<(StepNo, u32), (ResourceUsage, u64)>;
 
 fn by_task(list: &[Process], memory_kib: impl Fn(u32, &Reading) -> u64) -> Tasks {
     let read: HashMap<u32, Reading> = list

@@ -1,7 +1,7 @@
 //! When a job with a range of tasks (`qsub -pe NAME 2-8`) would start if it waited for one of the
 //! numbers. The job itself waits for the smallest, and starts with the largest that fits then.
 
-use crate::forecast::{Bounds, forecast, with_change};
+use crate::forecast::{ForecastBounds, forecast, with_change};
 use muster_core::state::State;
 use muster_model::explain::TasksStart;
 use muster_model::job::Job;
@@ -29,10 +29,10 @@ pub(super) fn starts(
             (spec.ask.min_nodes, spec.ask.max_nodes) = (nodes, Some(nodes));
         }
         let changed = with_change(state, job.id, spec, job.time_limit);
-        let bounds = Bounds {
+        let bounds = ForecastBounds {
             job: Some(job.id),
             instants: left,
-            ..Bounds::default()
+            ..ForecastBounds::default()
         };
         let mut outcome = forecast(&changed, now, bounds);
         let start = outcome.starts.remove(&job.id);

@@ -1,7 +1,7 @@
 //! Scripts as the site writes them: what they see and set, and what is said of those with errors.
 
 use super::*;
-use muster_conf::options::{ChosenOptions, Command, Source};
+use muster_conf::options::{ChosenOptions, OptionCommand, Source};
 
 type Lines = Rc<RefCell<Vec<(FilterLevel, String)>>>;
 
@@ -21,7 +21,7 @@ fn script(source: &str) -> (Result<Box<dyn CliFilter>, String>, Lines) {
 
 fn options(source: Source) -> FilterOptions {
     FilterOptions {
-        chosen: ChosenOptions::new(Command::Sbatch),
+        chosen: ChosenOptions::new(OptionCommand::Sbatch),
         words: vec!["job.sh".to_owned(), "7".to_owned()],
         source,
     }
