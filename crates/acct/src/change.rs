@@ -252,25 +252,27 @@ fn meant(state: &State, event: &Event) -> Vec<AccountingChange> {
             .into_iter()
             .collect(),
         Event::JobSuspended { id, at, .. } => {
-            with_run(job(id), |run| AccountingChange::Suspended { run, at: *at })
+            change_of_run(job(id), |run| AccountingChange::Suspended { run, at: *at })
                 .chain(running(state, job(id)))
                 .collect()
         }
         Event::JobResumed { id, at } => {
-            with_run(job(id), |run| AccountingChange::Resumed { run, at: *at })
+            change_of_run(job(id), |run| AccountingChange::Resumed { run, at: *at })
                 .chain(running(state, job(id)))
                 .collect()
         }
-        Event::StepStarted { id, step } => with_run(job(id), |run| AccountingChange::StepStarted {
-            run,
-            step: Arc::clone(step),
-        })
-        .collect(),
+        Event::StepStarted { id, step } => {
+            change_of_run(job(id), |run| AccountingChange::StepStarted {
+                run,
+                step: Arc::clone(step),
+            })
+            .collect()
+        }
         Event::StepEnded { id, step, end } => {
             let worst = job(id)
                 .filter(|job| *step != StepNo::BATCH && !job.derived_exit.is_ok())
                 .map(|job| job.derived_exit);
-            with_run(job(id), |run| AccountingChange::StepEnded {
+            change_of_run(job(id), |run| AccountingChange::StepEnded {
                 run,
                 step: *step,
                 end: end.clone(),
@@ -466,7 +468,7 @@ fn resized(state: &State, job: &Job) -> Option<AccountingChange> {
     })
 }
 
-fn with_run(
+fn change_of_run(
     job: Option<&Job>,
     make: impl FnOnce(RunKey) -> AccountingChange,
 ) -> std::option::IntoIter<AccountingChange> {

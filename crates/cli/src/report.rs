@@ -129,7 +129,7 @@ impl Dimension {
         ("state", Dimension::State),
     ];
 
-    fn word(self, job: &AcctJob, application: &str, node: &str) -> String {
+    fn value_of(self, job: &AcctJob, application: &str, node: &str) -> String {
         match self {
             Dimension::User => job.user.clone(),
             Dimension::Account => job.account.clone(),
@@ -432,7 +432,7 @@ impl Work<'_> {
         for node in &nodes {
             let words: Vec<String> = by
                 .iter()
-                .map(|(_, d)| d.word(job, &application, node))
+                .map(|(_, d)| d.value_of(job, &application, node))
                 .collect();
             for at in used.clone() {
                 let row = self.rows.entry((at, words.clone())).or_default();

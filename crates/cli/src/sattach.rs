@@ -113,8 +113,8 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
         say.error("too many parameters");
         return Err(say.failed());
     };
-    let StepId { job, step } = named(&say, operand)?;
-    let (info, created) = located(job, step).map_err(|why| {
+    let StepId { job, step } = parse_step_id(&say, operand)?;
+    let (info, created) = locate_step(job, step).map_err(|why| {
         say.error(&format!("Could not get job step info: {why}"));
         say.failed()
     })?;
@@ -145,7 +145,7 @@ fn filter(say: &Say, name: &str, text: &str) -> Result<u32, ExitCode> {
 }
 
 /// `12.0`, `12_3.0`, `12+1.0`: the job's own number, and the step.
-fn named(say: &Say, text: &str) -> Result<StepId, ExitCode> {
+fn parse_step_id(say: &Say, text: &str) -> Result<StepId, ExitCode> {
     let Some((job_text, step)) = text.split_once('.') else {
         say::stdout("Usage: sattach [options] <jobid.stepid>\n");
         say.error("Failed to parse stepid from command line options");
@@ -176,7 +176,10 @@ fn named(say: &Say, text: &str) -> Result<StepId, ExitCode> {
 }
 
 /// Where the step's tasks run.
-fn located(job: JobId, step: StepNo) -> Result<(Box<AllocationInfo>, Box<StepCreated>), String> {
+fn locate_step(
+    job: JobId,
+    step: StepNo,
+) -> Result<(Box<AllocationInfo>, Box<StepCreated>), String> {
     let mut client = Client::connect().map_err(|e| e.to_string())?;
     let info = match client.query(Query::Allocation(job)) {
         Ok(Response::JobStarted(info)) => info,

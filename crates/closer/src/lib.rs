@@ -33,7 +33,7 @@ use std::time::Duration;
 /// Items of a user that wait to be closed before nothing should be received from the user any more.
 pub const WAITING_MAX: usize = 128;
 /// Items that wait from which on each more interrupts the close that is under way.
-const PATIENT_MAX: usize = 16;
+const WAITING_BEFORE_INTERRUPT: usize = 16;
 /// How long a thread waits for more to close.
 const IDLE: Duration = Duration::from_secs(10);
 /// Stack of such a thread.
@@ -163,7 +163,10 @@ impl<T: Send + 'static> Closers<T> {
         user.items.push_back(item);
         user.waiting += 1;
         if user.has_thread {
-            if let Some(thread) = user.thread.filter(|_| user.waiting > PATIENT_MAX) {
+            if let Some(thread) = user
+                .thread
+                .filter(|_| user.waiting > WAITING_BEFORE_INTERRUPT)
+            {
                 thread.interrupt();
             }
             return user.came.notify_one();
@@ -384,13 +387,14 @@ mod tests {
     #[test]
     fn what_lingers_does_not_keep_more_than_a_bound() {
         let closers: Closers<OwnedFd> = Closers::new(drop);
-        let (sockets, _far): (Vec<OwnedFd>, Vec<_>) =
-            (0..2 * PATIENT_MAX).map(|_| lingering()).unzip();
+        let (sockets, _far): (Vec<OwnedFd>, Vec<_>) = (0..2 * WAITING_BEFORE_INTERRUPT)
+            .map(|_| lingering())
+            .unzip();
         for socket in sockets {
             closers.close(1, socket);
         }
         let until = Instant::now() + SOON;
-        while closers.waiting_of(1) > PATIENT_MAX {
+        while closers.waiting_of(1) > WAITING_BEFORE_INTERRUPT {
             assert!(Instant::now() < until, "{}", closers.waiting_of(1));
             let null = std::fs::File::open("/dev/null").unwrap();
             closers.close(1, null.into());

@@ -278,14 +278,14 @@ impl State {
             }
         }
         if let Some(group) = group {
-            self.follow_accrual(id, eligible, &group);
+            self.update_accrual(id, eligible, &group);
         }
         self.charge(id, before, used, event);
         self.moved(id, base, &keys, counts);
     }
 
     /// A record may have become one that can start, or one that other limits concern.
-    fn follow_accrual(&mut self, id: JobId, eligible: Option<Timestamp>, group: &AccrualGroup) {
+    fn update_accrual(&mut self, id: JobId, eligible: Option<Timestamp>, group: &AccrualGroup) {
         let Some(job) = self.jobs.get(&id).filter(|job| job.is_startable()) else {
             return;
         };

@@ -84,7 +84,7 @@ pub fn decide(state: &State, command: &Command, now: Timestamp) -> Decision {
             }
         },
         Command::Node(node, command) => {
-            node::node(&mut draft, *node, command);
+            node::decide_node_report(&mut draft, *node, command);
             None
         }
         Command::Commit(plan) => {

@@ -66,7 +66,7 @@ fn find(name: &str) -> Result<Extension, DrmaaError> {
 ///
 /// # Safety
 /// `instance` is a structure of the owner.
-unsafe fn place(owner: ExtendedStruct, instance: *mut c_void) -> *mut CPairs {
+unsafe fn attributes_of(owner: ExtendedStruct, instance: *mut c_void) -> *mut CPairs {
     // SAFETY: as the caller promises.
     unsafe {
         match owner {
@@ -86,7 +86,7 @@ unsafe fn place(owner: ExtendedStruct, instance: *mut c_void) -> *mut CPairs {
     }
 }
 
-fn given(instance: *const c_void) -> Result<*mut c_void, DrmaaError> {
+fn non_null(instance: *const c_void) -> Result<*mut c_void, DrmaaError> {
     match instance.is_null() {
         true => Err(DrmaaError::argument("the instance is null")),
         false => Ok(instance.cast_mut()),
@@ -106,7 +106,7 @@ pub unsafe extern "C" fn drmaa2_get_instance_value(
         // SAFETY: as the caller promises.
         unsafe {
             let own = find(memory::needed(name, "name")?)?;
-            let pairs = (*place(own.owner, given(instance)?)).0;
+            let pairs = (*attributes_of(own.owner, non_null(instance)?)).0;
             if pairs.is_null() || crate::collections::drmaa2_dict_has(pairs, name) == 0 {
                 return Ok(null_mut());
             }
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn drmaa2_set_instance_value(
         unsafe {
             let name = memory::needed(name, "name")?;
             let own = find(name)?;
-            let place = place(own.owner, given(instance)?);
+            let place = attributes_of(own.owner, non_null(instance)?);
             let value = memory::text(value, "value")?.filter(|value| !value.is_empty());
             let pairs = (*place).0;
             match value {

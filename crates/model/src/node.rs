@@ -337,7 +337,7 @@ impl Node {
         let rebooting = self.reboot.as_ref().is_some_and(|r| r.issued.is_some());
         let there = match self.power {
             None => self.link == NodeLink::Up,
-            Some(power) => power.is_asleep(),
+            Some(power) => power.is_powered_down(),
         };
         there && !self.down && !self.drain && !self.fail && !self.removed && !rebooting
     }
@@ -416,8 +416,8 @@ impl Node {
     }
 
     /// Whether it is powered down or up, and would be brought up for a job.
-    pub fn is_asleep(&self) -> bool {
-        self.power.is_some_and(Power::is_asleep)
+    pub fn is_powered_down(&self) -> bool {
+        self.power.is_some_and(Power::is_powered_down)
     }
 }
 

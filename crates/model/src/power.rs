@@ -78,7 +78,7 @@ pub enum Power {
 
 impl Power {
     /// The node is not there, but is brought up for a job that is given to it.
-    pub fn is_asleep(self) -> bool {
+    pub fn is_powered_down(self) -> bool {
         match self {
             Power::Down | Power::UpWanted | Power::GoingUp { .. } => true,
             Power::DownWanted { .. } | Power::GoingDown { .. } => false,

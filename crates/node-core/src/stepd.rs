@@ -45,7 +45,7 @@ struct Ended {
 /// The action that remains before the daemon exits, once it is known whether the launcher has read its earlier
 /// messages.
 #[derive(Debug)]
-struct Parting {
+struct PendingExit {
     /// The end of its last step, if that is not reported.
     ended: Option<Ended>,
     /// srun, of a direct step.
@@ -70,7 +70,7 @@ pub struct Stepd {
     node: Rc<str>,
     step: Option<Step>,
     reporting: Option<ReportedEnd>,
-    parting: Option<Parting>,
+    pending_exit: Option<PendingExit>,
     /// A step that was given by the launcher while another ran, which a lost agent had given.
     early: Option<Box<NextStep>>,
     has_launcher: bool,
@@ -88,7 +88,7 @@ impl Stepd {
             setup,
             step: None,
             reporting: None,
-            parting: None,
+            pending_exit: None,
             early: None,
             has_launcher: true,
             unread: Vec::new(),
@@ -144,7 +144,7 @@ impl Stepd {
                 self.leave_unread();
             }
             Event::EndReported { is_sent, had_read } => self.end_reported(is_sent, had_read),
-            Event::LauncherChecked(has_read) => self.part(has_read),
+            Event::LauncherChecked(has_read) => self.finish_exit(has_read),
             Event::Greeted {
                 client,
                 message: ToStepd::Adopt(greeting),
@@ -156,7 +156,7 @@ impl Stepd {
             Event::Broken(why) => self.break_off(&why),
             Event::WakeUpEnded if self.is_idle() => {
                 if !self.has_launcher {
-                    self.leave(None, None);
+                    self.begin_exit(None, None);
                 }
             }
             Event::WakeUpEnded => self.check_end(),
@@ -247,7 +247,7 @@ impl Stepd {
             return;
         }
         let end = step.end(&self.out);
-        let is_reusable = step.has_left_nothing();
+        let is_reusable = step.is_reusable();
         step.move_by(Move::Finish, &mut self.out);
         self.finish(end, is_reusable);
     }
@@ -290,7 +290,7 @@ impl Stepd {
                 self.out.push(Action::ReportEnd(Rc::clone(&frame)));
                 self.reporting = Some(ReportedEnd { ended, frame, srun });
             }
-            _ => self.leave(Some(ended), srun),
+            _ => self.begin_exit(Some(ended), srun),
         }
     }
 
@@ -302,21 +302,21 @@ impl Stepd {
         if !is_sent {
             // Half a frame is none: it learns the rest from the file.
             self.has_launcher = false;
-            return self.leave(Some(ended), srun);
+            return self.begin_exit(Some(ended), srun);
         }
         if had_read {
             self.unread.clear();
         }
         self.out.push(Action::SendAgent(frame));
         self.unread.push(ended);
-        self.take_leave_of(srun, true);
+        self.close_direct_srun(srun, true);
         if let Some(next) = self.early.take() {
             self.begin(*next, Vec::new(), None);
         }
     }
 
-    /// Takes leave of the srun of a direct step. Where the end is not recorded yet, it learns the rest from the agent.
-    fn take_leave_of(&mut self, srun: Option<ClientId>, is_recorded: bool) {
+    /// Closes the connection to the srun of a direct step. Where the end is not recorded yet, it learns the rest from the agent.
+    fn close_direct_srun(&mut self, srun: Option<ClientId>, is_recorded: bool) {
         let Some(srun) = srun else { return };
         if is_recorded {
             self.out.push(Action::Send(FromStepd::Closed, false));
@@ -324,29 +324,29 @@ impl Stepd {
         self.out.push(Action::CloseClient(srun));
     }
 
-    /// The process ends, and leaves in files what nobody is known to have.
-    fn leave(&mut self, ended: Option<Ended>, srun: Option<ClientId>) {
-        self.parting = Some(Parting { ended, srun });
+    /// Begins the exit of the process: ends of steps that nobody is known to have read are left in files.
+    fn begin_exit(&mut self, ended: Option<Ended>, srun: Option<ClientId>) {
+        self.pending_exit = Some(PendingExit { ended, srun });
         match self.has_unread() && self.has_launcher {
             true => self.out.push(Action::CheckLauncher),
-            false => self.part(false),
+            false => self.finish_exit(false),
         }
     }
 
     fn exit(&mut self) {
-        self.leave(None, None);
+        self.begin_exit(None, None);
     }
 
-    fn part(&mut self, has_read: bool) {
-        let Some(Parting { ended, srun }) = self.parting.take() else {
+    fn finish_exit(&mut self, has_read: bool) {
+        let Some(PendingExit { ended, srun }) = self.pending_exit.take() else {
             return;
         };
         if has_read {
             self.unread.clear();
         }
         self.leave_unread();
-        self.out.list.extend(ended.map(Ended::leave));
-        self.take_leave_of(srun, false);
+        self.out.list.extend(ended.map(Ended::leave_result));
+        self.close_direct_srun(srun, false);
         self.is_over = true;
         self.out.push(Action::Exit);
     }
@@ -354,12 +354,12 @@ impl Stepd {
     /// Leaves files of the ends that the launcher is not known to have read.
     fn leave_unread(&mut self) {
         let unread = self.unread.drain(..);
-        self.out.list.extend(unread.map(Ended::leave));
+        self.out.list.extend(unread.map(Ended::leave_result));
     }
 }
 
 impl Ended {
-    fn leave(self) -> Action {
+    fn leave_result(self) -> Action {
         Action::LeaveResult(self.path, Box::new(self.end), self.kept)
     }
 }

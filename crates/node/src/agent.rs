@@ -172,12 +172,12 @@ async fn serve(inherited: Inherited) -> anyhow::Result<()> {
     closing::start().context("a thread to close what users send")?;
     let server = listener::listen(inherited.listener, &quotas, inputs.clone())?;
     if let Some(end) = inherited.relay {
-        relay_link::keep(end, server, inputs.clone())?;
+        relay_link::maintain_connection(end, server, inputs.clone())?;
     }
     let launcher = Dialer::new(inherited.launcher, requests.clone())?;
-    launcher_link::keep(launcher, inputs.clone());
+    launcher_link::maintain_connection(launcher, inputs.clone());
     let controller = Dialer::new(inherited.controller, requests)?;
-    controller::keep(controller, options.clone(), inputs);
+    controller::maintain_connection(controller, options.clone(), inputs);
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     while !executor.is_stopping() {

@@ -93,17 +93,17 @@ impl Lane {
     /// Encodes the last counted message as a packet, and keeps it until it is acknowledged.
     pub(crate) fn packet(&mut self, body: Vec<u8>) -> Vec<u8> {
         let number = self.sent - 1;
-        let packet = self.sealed(number, &body);
+        let packet = self.seal(number, &body);
         self.unacknowledged.push_back((number, body));
         packet
     }
 
     /// The packet of the first, empty message.
     pub(crate) fn trial(&self) -> Vec<u8> {
-        self.sealed(TRIAL, &[])
+        self.seal(TRIAL, &[])
     }
 
-    fn sealed(&self, number: u64, body: &[u8]) -> Vec<u8> {
+    fn seal(&self, number: u64, body: &[u8]) -> Vec<u8> {
         let mut packet = Vec::with_capacity(HEAD + body.len());
         packet.extend_from_slice(&number.to_le_bytes());
         if let Some((out, _)) = &self.codes {
@@ -114,7 +114,7 @@ impl Lane {
     }
 
     /// The message in a packet; `None` if its authentication code is wrong.
-    pub(crate) fn opened(&self, packet: &[u8]) -> Option<Packet> {
+    pub(crate) fn open(&self, packet: &[u8]) -> Option<Packet> {
         let (_, into) = self.codes.as_ref()?;
         let (head, body) = packet.split_at_checked(HEAD)?;
         let (number, given) = head.split_first_chunk::<8>()?;
@@ -217,7 +217,7 @@ mod tests {
     }
 
     fn taken(lane: &mut Lane, packet: &[u8]) -> Vec<Vec<u8>> {
-        match lane.opened(packet) {
+        match lane.open(packet) {
             Some(Packet::Message(number, body)) => lane.take(number, body),
             other => panic!("{other:?}"),
         }
@@ -266,12 +266,12 @@ mod tests {
     #[test]
     fn packets_of_others_are_not_opened() {
         let (mut a, b) = pair();
-        assert_eq!(b.opened(&a.trial()), Some(Packet::Trial));
+        assert_eq!(b.open(&a.trial()), Some(Packet::Trial));
         let mut packet = packet(&mut a, b"text");
-        assert_eq!(a.opened(&packet), None, "of this end's own");
+        assert_eq!(a.open(&packet), None, "of this end's own");
         packet[HEAD] ^= 1;
-        assert_eq!(b.opened(&packet), None);
-        assert_eq!(b.opened(b"short"), None);
-        assert_eq!(Lane::default().opened(&packet), None);
+        assert_eq!(b.open(&packet), None);
+        assert_eq!(b.open(b"short"), None);
+        assert_eq!(Lane::default().open(&packet), None);
     }
 }

@@ -214,7 +214,7 @@ impl Link {
     /// Takes a UCX packet with this connection's tag; returns the messages that are now in order.
     pub(crate) fn packet(&mut self, packet: &[u8]) -> Vec<Wire> {
         let mut messages = Vec::new();
-        match self.lane.opened(packet) {
+        match self.lane.open(packet) {
             Some(Packet::Trial) => self.say(&Wire::Reached),
             Some(Packet::Message(number, body)) => {
                 let bodies = self.lane.take(number, body);

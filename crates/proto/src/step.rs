@@ -191,7 +191,7 @@ pub struct StepSpec {
     /// sends [`FromStepd::Created`] by it instead of [`AgentReply::Created`].
     #[n(45)]
     #[cbor(default)]
-    pub hands_streams: bool,
+    pub passes_stdio: bool,
     /// The programs of its tasks, as far as srun can tell.
     #[n(47)]
     #[cbor(default)]

@@ -502,7 +502,7 @@ impl<'a> Pass<'a> {
             let placement = no_nodes(self.budget.licenses.are_untaken());
             return PlacementResult::failed(placement, Some(Reason::Licenses));
         }
-        if let Some(limit) = starts::limit_at_least(self, job, lane.part) {
+        if let Some(limit) = starts::limit_for_minimum_request(self, job, lane.part) {
             let placement = no_nodes(self.budget.limit_use.is_empty());
             return PlacementResult::failed(placement, Some(limit));
         }

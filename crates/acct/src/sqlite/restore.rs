@@ -83,7 +83,7 @@ impl RowReader<'_> {
     }
 
     fn job(&mut self, number: i64) -> Result<Option<Archived>, StoreError> {
-        self.with_run(number, |records, run, job| {
+        self.change_of_run(number, |records, run, job| {
             let array = run.array_spec.map(|spec| decode(run, "array_spec", spec));
             let steps = records.steps_as_written(run, &job, None)?;
             let mut statement = records.connection.prepare_cached(
@@ -103,7 +103,7 @@ impl RowReader<'_> {
     }
 
     fn step(&mut self, number: i64, step: i64) -> Result<Option<Archived>, StoreError> {
-        let found = self.with_run(number, |records, run, job| {
+        let found = self.change_of_run(number, |records, run, job| {
             records.steps_as_written(run, &job, Some(step))
         })?;
         let step = found.into_iter().flatten().next();
@@ -114,7 +114,7 @@ impl RowReader<'_> {
     }
 
     /// Reads something of a run; nothing if it is gone.
-    fn with_run<T>(
+    fn change_of_run<T>(
         &mut self,
         number: i64,
         read: impl FnOnce(&mut Records<'_>, &RawJob<'_>, AcctJob) -> Result<T, StoreError>,

@@ -139,7 +139,7 @@ impl Group {
         }
     }
 
-    fn of(self, job: &Job, queue: String, mapping: &Mapping) -> String {
+    fn key_of_job(self, job: &Job, queue: String, mapping: &Mapping) -> String {
         match self {
             Group::User => job.spec.owner.user.clone(),
             Group::Queue => queue,
@@ -181,7 +181,7 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
         let queue = site::queue_of(&mapping, &ctx.partitions, &job.partition);
         let is_wanted = |list: &str| list.split(',').any(|pattern| fits(pattern, &queue));
         if parsed.last("q").is_none_or(is_wanted) {
-            let key = group.of(job, queue, &mapping);
+            let key = group.key_of_job(job, queue, &mapping);
             groups.entry(key).or_default().add(job);
         }
     }

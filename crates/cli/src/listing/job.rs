@@ -160,7 +160,7 @@ impl<'a> JobRow<'a> {
             (Some(detail), Reason::JobHeldAdmin) if detail.starts_with(REQUEUED_HELD) => {
                 REQUEUED_HELD.into()
             }
-            (_, Reason::RaisedSignal) => raised(self.job.exit.signal),
+            (_, Reason::RaisedSignal) => raised_signal_reason(self.job.exit.signal),
             (_, reason) => reason.name().into(),
         }
     }
@@ -684,7 +684,7 @@ fn write_term(out: &mut String, term: &DependencyTerm, hopeless: bool) {
 }
 
 /// `RaisedSignal:9(Killed)`.
-fn raised(number: u32) -> Cow<'static, str> {
+fn raised_signal_reason(number: u32) -> Cow<'static, str> {
     let name = Reason::RaisedSignal.name();
     let text = muster_node_core::signals::signal_text(number).replace(' ', "_");
     format!("{name}:{number}({text})").into()

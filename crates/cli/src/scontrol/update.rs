@@ -103,7 +103,7 @@ fn entity(pairs: &[Pair]) -> UpdatedEntity {
 }
 
 /// What `create` and `delete` are about, by the name or its first three letters at least.
-fn made_or_removed(word: &str) -> Option<UpdatedEntity> {
+fn parse_entity(word: &str) -> Option<UpdatedEntity> {
     let word = word.to_ascii_lowercase();
     let known = |name: &str| word.len() >= 3 && name.starts_with(&word);
     if known("partitionname") {
@@ -243,7 +243,7 @@ impl Session {
         let named: Vec<UpdatedEntity> = first
             .into_iter()
             .chain(names)
-            .filter_map(made_or_removed)
+            .filter_map(parse_entity)
             .collect();
         // A reservation may name nodes and a partition, and Nodes= is a field of a partition too.
         let named_any = |wanted: fn(&UpdatedEntity) -> bool| named.iter().any(wanted);
@@ -302,7 +302,7 @@ impl Session {
                     .error("Proper format is 'delete <ENTITY>=<ID>' or 'delete <ENTITY> <ID>'");
             }
         };
-        match made_or_removed(entity) {
+        match parse_entity(entity) {
             Some(UpdatedEntity::Partition) => {
                 let name = id.to_owned();
                 let prefix = format!("delete_partition {}", words[0]);

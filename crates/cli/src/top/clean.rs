@@ -23,7 +23,7 @@ pub(super) fn line(text: &str) -> String {
 }
 
 /// Several lines, cleaned. What a line has before a carriage return is overwritten on a terminal, and left out here.
-pub(super) fn lines(text: &str) -> Vec<String> {
+pub(super) fn clean_lines(text: &str) -> Vec<String> {
     let shown = |text: &str| {
         let text = text.trim_end_matches('\r');
         line(text.rsplit('\r').next().unwrap_or(text))
@@ -50,7 +50,7 @@ mod tests {
     #[test]
     fn progress_bars_are_shown_as_they_stand() {
         assert_eq!(
-            lines("10 %\r20 %\r\nnext\x1b[0m\n"),
+            clean_lines("10 %\r20 %\r\nnext\x1b[0m\n"),
             ["20 %", "next\u{fffd}[0m"]
         );
     }

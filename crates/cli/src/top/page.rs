@@ -227,7 +227,7 @@ impl Page {
                 text,
                 log_of,
             } => {
-                let lines = clean::lines(&text);
+                let lines = clean::clean_lines(&text);
                 // What is longer than the terminal is shown from its begin, output from its end.
                 let below = match (&self.overlay, &log_of) {
                     (Some(before), Some(_)) if before.log_of == log_of => before.below,

@@ -395,7 +395,7 @@ fn asleep_of(draft: &Draft<'_>, id: JobId) -> Vec<u32> {
     (0..)
         .zip(shares)
         .filter(|(position, _)| job.nodes_held.contains(*position))
-        .filter(|(_, share)| draft.node(share.node).is_some_and(Node::is_asleep))
+        .filter(|(_, share)| draft.node(share.node).is_some_and(Node::is_powered_down))
         .map(|(position, _)| position)
         .collect()
 }

@@ -20,7 +20,7 @@ use muster_model::visible_text::make_visible;
 use std::sync::Arc;
 
 /// Takes in what a node tells.
-pub(super) fn node(draft: &mut Draft<'_>, idx: NodeIdx, command: &NodeCommand) {
+pub(super) fn decide_node_report(draft: &mut Draft<'_>, idx: NodeIdx, command: &NodeCommand) {
     if draft.node(idx).is_none() {
         return;
     }
@@ -145,7 +145,7 @@ fn register(draft: &mut Draft<'_>, idx: NodeIdx, info: &NodeInfo, present: &[Job
         .as_ref()
         .is_some_and(|known| known.boot_id != info.boot_id);
     // Its jobs wait for this very boot.
-    let was_asleep = node.is_asleep();
+    let was_asleep = node.is_powered_down();
     let at = draft.now;
     draft.emit(Event::NodeRegistered {
         node: idx,

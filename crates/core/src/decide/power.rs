@@ -43,7 +43,7 @@ pub(super) fn tick(draft: &mut Draft<'_>) {
             continue;
         };
         match node.power {
-            None if may_sleep(draft, &config, node) => go_down(draft, &config, idx, false),
+            None if may_power_down(draft, &config, node) => go_down(draft, &config, idx, false),
             None | Some(Power::Down) => {}
             Some(Power::DownWanted { drained }) => go_down(draft, &config, idx, drained),
             Some(Power::GoingDown { drained, .. }) => {
@@ -62,7 +62,7 @@ pub(super) fn tick(draft: &mut Draft<'_>) {
 }
 
 /// Whether a node that has idled long enough is to be powered down.
-fn may_sleep(draft: &Draft<'_>, config: &PowerConfig, node: &Node) -> bool {
+fn may_power_down(draft: &Draft<'_>, config: &PowerConfig, node: &Node) -> bool {
     if !node.jobs.is_empty() {
         return false;
     }
@@ -123,7 +123,7 @@ pub(super) fn sleeps(draft: &Draft<'_>, idx: NodeIdx) -> bool {
 /// The agent of a node came.
 pub(super) fn registered(draft: &mut Draft<'_>, idx: NodeIdx) {
     // One that is being powered down has not left yet.
-    if draft.node(idx).is_some_and(Node::is_asleep) {
+    if draft.node(idx).is_some_and(Node::is_powered_down) {
         arrived(draft, idx);
     }
 }
@@ -153,7 +153,7 @@ pub(super) fn set_power(
                 format!("node {name} is being powered down; try again when SuspendTimeout is over")
             }
             Some((name, Some(power), false))
-                if power.is_asleep() && request != PowerRequest::Up =>
+                if power.is_powered_down() && request != PowerRequest::Up =>
             {
                 format!("node {name} is being powered up for a job; cancel that first")
             }
@@ -166,7 +166,9 @@ pub(super) fn set_power(
             PowerRequest::Up => up(draft, &config, *idx),
             PowerRequest::Down => down(draft, &config, *idx, false),
             PowerRequest::DownAsap => {
-                let drains = draft.node(*idx).is_some_and(|n| !n.drain && !n.is_asleep());
+                let drains = draft
+                    .node(*idx)
+                    .is_some_and(|n| !n.drain && !n.is_powered_down());
                 if drains {
                     let reason = NodeReason {
                         text: reason.unwrap_or("POWER_DOWN_ASAP").to_owned(),
@@ -227,7 +229,7 @@ fn down(draft: &mut Draft<'_>, config: &PowerConfig, idx: NodeIdx, drained: bool
 /// `State=RESUME`: a node that was to be powered down is not, and one that is being powered down counts as up.
 pub(super) fn resumed(draft: &mut Draft<'_>, idx: NodeIdx) {
     let power = draft.node(idx).and_then(|n| n.power);
-    if power.is_some_and(|power| !power.is_asleep()) {
+    if power.is_some_and(|power| !power.is_powered_down()) {
         set(draft, idx, None);
     }
 }

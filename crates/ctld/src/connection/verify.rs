@@ -417,7 +417,7 @@ impl Verification<'_> {
             };
             let own = verdict.update.unwrap_or_else(|| update.clone());
             match &changed {
-                Some(other) if *other != own => return Err(self.differing(target)),
+                Some(other) if *other != own => return Err(self.refuse_different_changes(target)),
                 _ => changed = Some(own),
             }
         }
@@ -431,7 +431,7 @@ impl Verification<'_> {
     }
 
     /// One change goes to all that it names.
-    fn differing(&self, target: &JobTarget) -> Refusal {
+    fn refuse_different_changes(&self, target: &JobTarget) -> Refusal {
         let detail = format!(
             "{} makes different changes of the tasks of job {}: change those alone that differ",
             self.pool.settings().name(),

@@ -20,7 +20,7 @@ const OF_NETWORK_MAX: usize = 6;
 pub(super) struct Turns {
     all: Arc<Semaphore>,
     of_address: RefCell<HashMap<IpAddr, Arc<Semaphore>>>,
-    of_network: RefCell<HashMap<HostAddress, Arc<Semaphore>>>,
+    semaphore_of_network: RefCell<HashMap<HostAddress, Arc<Semaphore>>>,
     /// Addresses from which on those without work are forgotten.
     addresses_max: usize,
 }
@@ -30,7 +30,7 @@ impl Turns {
         Turns {
             all: Arc::new(Semaphore::new(TURNS_MAX)),
             of_address: RefCell::default(),
-            of_network: RefCell::default(),
+            semaphore_of_network: RefCell::default(),
             addresses_max,
         }
     }
@@ -45,7 +45,7 @@ impl Turns {
         work: impl FnOnce() -> Result<A, String> + Send + 'static,
     ) -> Result<A, String> {
         let own = self.of_address(from).acquire_owned().await;
-        let network = self.of_network(from).acquire_owned().await;
+        let network = self.semaphore_of_network(from).acquire_owned().await;
         let all = Arc::clone(&self.all).acquire_owned().await;
         let working = tokio::task::spawn_blocking(move || {
             let _turn = (own, network, all);
@@ -65,8 +65,8 @@ impl Turns {
         Arc::clone(turns)
     }
 
-    fn of_network(&self, from: IpAddr) -> Arc<Semaphore> {
-        let mut all = self.of_network.borrow_mut();
+    fn semaphore_of_network(&self, from: IpAddr) -> Arc<Semaphore> {
+        let mut all = self.semaphore_of_network.borrow_mut();
         if all.len() > self.addresses_max {
             all.retain(|_, turns| Arc::strong_count(turns) > 1);
         }
@@ -118,7 +118,10 @@ mod tests {
             !Arc::ptr_eq(&one, &other),
             "a cluster may be in one network"
         );
-        let (one, same) = (turns.of_network(first), turns.of_network(second));
+        let (one, same) = (
+            turns.semaphore_of_network(first),
+            turns.semaphore_of_network(second),
+        );
         assert!(Arc::ptr_eq(&one, &same), "a host has many addresses");
     }
 }

@@ -144,7 +144,7 @@ struct KeptSpec {
     bytes: usize,
 }
 
-fn address(spec: &Arc<JobSpec>) -> usize {
+fn spec_pointer(spec: &Arc<JobSpec>) -> usize {
     Arc::as_ptr(spec).addr()
 }
 
@@ -152,14 +152,14 @@ impl KeptSpecs {
     /// Bytes that one more that keeps it adds.
     fn added(&self, spec: Option<&Arc<JobSpec>>) -> usize {
         match spec {
-            Some(spec) if !self.0.contains_key(&address(spec)) => bytes_of(spec),
+            Some(spec) if !self.0.contains_key(&spec_pointer(spec)) => bytes_of(spec),
             _ => 0,
         }
     }
 
     fn add(&mut self, spec: Option<&Arc<JobSpec>>, bytes: usize) {
         if let Some(spec) = spec {
-            let known = self.0.entry(address(spec));
+            let known = self.0.entry(spec_pointer(spec));
             let keepers = 0;
             known.or_insert(KeptSpec { keepers, bytes }).keepers += 1;
         }
@@ -167,7 +167,7 @@ impl KeptSpecs {
 
     /// One that keeps it has left; the bytes of it if that was the last.
     fn remove(&mut self, spec: Option<&Arc<JobSpec>>) -> usize {
-        let Some(key) = spec.map(address) else {
+        let Some(key) = spec.map(spec_pointer) else {
             return 0;
         };
         let Some(known) = self.0.get_mut(&key) else {

@@ -48,7 +48,7 @@ pub(super) fn lingering_descriptors(target: &Target, _: &mut Random) -> Outcome 
     let ping = peer::framed(&peer::request(RequestBody::Query(Box::new(Query::Ping))).encode());
     let create = peer::frame_of(&AgentRequest::Create(Box::new(
         muster_proto::step::StepSpec {
-            hands_streams: true,
+            passes_stdio: true,
             ..requests::step(JobId(u64::MAX), &["true"])
         },
     )));

@@ -55,9 +55,9 @@ pub(super) fn wrong(target: &Target, random: &mut Random, budget: &Budget) -> Ou
     let job = own_job(target, &mut outcome, budget).unwrap_or(JobId(1));
     let (controller, agent) = (target.controller(), target.agent("n1"));
     let ping = framed(&peer::request(RequestBody::Query(Box::new(Query::Ping))).encode());
-    let step = |hands_streams| {
+    let step = |passes_stdio| {
         let spec = StepSpec {
-            hands_streams,
+            passes_stdio,
             ..requests::step(job, &["true"])
         };
         peer::frame_of(&AgentRequest::Create(Box::new(spec)))

@@ -216,7 +216,7 @@ impl<T> EarlyRequests<T> {
     }
 
     /// The timer between turns is due.
-    pub(super) fn turn_timer_over(&mut self) {
+    pub(super) fn on_turn_timer(&mut self) {
         self.has_turn_timer = false;
         self.spent = 0;
     }
@@ -295,7 +295,7 @@ mod tests {
         while let Some(n) = early.take_turn() {
             turns.push(n);
             early.spend(true, 0);
-            early.turn_timer_over();
+            early.on_turn_timer();
         }
         assert_eq!(turns, (0..10).collect::<Vec<u64>>());
     }
@@ -312,7 +312,7 @@ mod tests {
                 number += 1;
             }
             early.give_turns(JobId(1));
-            early.turn_timer_over();
+            early.on_turn_timer();
             let mut count = 0;
             while early.take_turn().is_some() {
                 early.spend(was_laid_out, work);

@@ -133,7 +133,7 @@ struct NodeStep {
 }
 
 /// Whether a task may have srun's own streams: it is the only one, and nobody else writes to them.
-fn may_have_streams(order: &StepOrder) -> bool {
+fn may_pass_stdio(order: &StepOrder) -> bool {
     let (launch, spec) = (&order.launch, &order.launch.spec);
     let alone = matches!(&launch.tasks[..], [tasks] if tasks.len() == 1);
     let programs = [
@@ -377,7 +377,7 @@ impl Steps {
             self.samples.limit_memory(attempt, step, launch.memory_mib);
         }
         let mut order = Box::new(state.node.step_order(grant, launch, bound));
-        order.direct = stdio.is_some() && may_have_streams(&order);
+        order.direct = stdio.is_some() && may_pass_stdio(&order);
         let stdio = match order.direct {
             true => stdio,
             false => {
@@ -732,7 +732,7 @@ impl NodeSteps {
 
     /// Others have theirs.
     pub(super) fn turns_come(&mut self) {
-        self.early.turn_timer_over();
+        self.early.on_turn_timer();
     }
 
     /// One timer serves all of them, so it stays when a client disconnects.

@@ -370,7 +370,7 @@ impl Bench {
     }
 
     fn create(&mut self, conn: u64, spec: StepSpec) -> RequestId {
-        let stdio = spec.hands_streams;
+        let stdio = spec.passes_stdio;
         self.request(ConnId(conn), AgentRequest::Create(Box::new(spec)), stdio)
     }
 

@@ -375,7 +375,7 @@ impl Creation {
             }
             StepTransport::Attached => None,
         };
-        spec.hands_streams = channel.is_some();
+        spec.passes_stdio = channel.is_some();
         self.channel = channel.map(|id| Channel {
             id,
             has_spoken: false,

@@ -30,13 +30,13 @@ impl Step {
                     return false;
                 }
                 // srun of a direct step gets the last word once the end is recorded.
-                gave_up || self.order.direct || self.up.has_taken_leave(out)
+                gave_up || self.order.direct || self.up.send_closed_and_check_read(out)
             }
         }
     }
 
     /// Nothing of the step is left that another step in this process could meet.
-    pub(super) fn has_left_nothing(&self) -> bool {
+    pub(super) fn is_reusable(&self) -> bool {
         let is_orderly = self.phase == StepPhase::Draining && self.is_childless;
         is_orderly && self.order.pmix.is_none() && self.outputs == 0
     }

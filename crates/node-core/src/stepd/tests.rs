@@ -52,7 +52,7 @@ fn order(step: StepNo, kind: Kind) -> StepOrder {
             key: vec![1; 16].into(),
             spec: StepSpec {
                 job: RUN.job,
-                hands_streams: kind.is_direct,
+                passes_stdio: kind.is_direct,
                 ..StepSpec::default()
             },
             step,

@@ -231,7 +231,7 @@ impl Upward {
     }
 
     /// Whether the last messages have been sent, and read. Sends them.
-    pub(super) fn has_taken_leave(&mut self, out: &mut Actions) -> bool {
+    pub(super) fn send_closed_and_check_read(&mut self, out: &mut Actions) -> bool {
         if self.client.is_none() && (self.tree.is_none() || self.adoption_by.is_none()) {
             return true;
         }

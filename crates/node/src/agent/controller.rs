@@ -27,7 +27,11 @@ const RETRY_MIN: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(1);
 
 /// Keeps the connection up for ever.
-pub(super) fn keep(dialer: Dialer, options: AgentOptions, inputs: mpsc::UnboundedSender<Input>) {
+pub(super) fn maintain_connection(
+    dialer: Dialer,
+    options: AgentOptions,
+    inputs: mpsc::UnboundedSender<Input>,
+) {
     tokio::spawn(async move {
         let mut wait = RETRY_MIN;
         let mut last_error = String::new();

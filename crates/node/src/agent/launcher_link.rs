@@ -77,7 +77,7 @@ impl LauncherOutlet {
 }
 
 /// Keeps the connection up for ever.
-pub(super) fn keep(dialer: Dialer, inputs: mpsc::UnboundedSender<Input>) {
+pub(super) fn maintain_connection(dialer: Dialer, inputs: mpsc::UnboundedSender<Input>) {
     tokio::spawn(async move {
         loop {
             match dialer.connect_launcher().await {

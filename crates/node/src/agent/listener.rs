@@ -415,7 +415,7 @@ impl Reader {
                 return Err(self.denied(&request, why));
             }
             let streams = match &request {
-                AgentRequest::Create(spec) if spec.hands_streams => {
+                AgentRequest::Create(spec) if spec.passes_stdio => {
                     Streams::take(self.client.uid(), &mut self.descriptors)
                 }
                 _ => None,

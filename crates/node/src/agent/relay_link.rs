@@ -171,7 +171,7 @@ impl AdmissionQuery {
 }
 
 /// Serves the relay in the background, as long as the relay and the agent run.
-pub(super) fn keep(
+pub(super) fn maintain_connection(
     end: OwnedFd,
     server: Server,
     inputs: mpsc::UnboundedSender<Input>,

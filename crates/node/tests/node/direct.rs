@@ -57,7 +57,7 @@ impl Srun {
 
     fn ask_once(node: &Node, spec: &StepSpec) -> Result<Srun, Refusal> {
         let spec = StepSpec {
-            hands_streams: true,
+            passes_stdio: true,
             ..spec.clone()
         };
         let (ends, handed) = Ends::make();

@@ -604,6 +604,6 @@ fn index(n: usize) -> u32 {
 
 /// A node's weight; nodes that must be powered up first come after all others.
 fn effective_weight(node: &Node) -> u32 {
-    let asleep = if node.is_asleep() { 1 << 31 } else { 0 };
+    let asleep = if node.is_powered_down() { 1 << 31 } else { 0 };
     (node.config.weight & !(1 << 31)) | asleep
 }

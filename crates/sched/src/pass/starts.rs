@@ -74,7 +74,7 @@ pub(super) fn limit_for(
 
 /// The limit that prevents a job from starting in that partition even with the minimum that it
 /// requests.
-pub(super) fn limit_at_least(pass: &Pass<'_>, job: JobId, part: u32) -> Option<Reason> {
+pub(super) fn limit_for_minimum_request(pass: &Pass<'_>, job: JobId, part: u32) -> Option<Reason> {
     if !checks_starts(pass.state) {
         return None;
     }

@@ -538,7 +538,7 @@ impl AgentExecutor<'_> {
         let open = self.world.nodes[node].machine.channels.get_mut(&channel);
         let Some(open) = open.filter(|c| !c.is_lower_closed) else {
             down.into_iter()
-                .for_each(|down| self.world.machines().drop_down(node, down));
+                .for_each(|down| self.world.machines().discard_message_to_stepd(node, down));
             return false;
         };
         open.down.extend(down);

@@ -45,12 +45,12 @@ impl Machines<'_> {
             false => self.wake_upper(node, channel),
         }
         for down in down {
-            self.drop_down(node, down);
+            self.discard_message_to_stepd(node, down);
         }
     }
 
     /// What was sent to a daemon is lost, and descriptors that came with it are closed.
-    pub(super) fn drop_down(&mut self, node: usize, down: Down) {
+    pub(super) fn discard_message_to_stepd(&mut self, node: usize, down: Down) {
         match down {
             Down::Command(_, agent) => {
                 if let Some(agent) = agent {

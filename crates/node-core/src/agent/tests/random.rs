@@ -184,7 +184,7 @@ impl World {
                 self.next_conn += 1;
                 self.open.insert(self.next_conn);
                 let spec = StepSpec {
-                    hands_streams: streams,
+                    passes_stdio: streams,
                     ..step_spec(nodes)
                 };
                 self.bench.create(self.next_conn, spec);

@@ -81,7 +81,7 @@ fn a_daemon_that_waits_gets_the_next_step() {
 fn streams_go_to_the_daemon_of_a_task_that_is_alone_and_are_closed_once() {
     let mut bench = Bench::with_job(1);
     let spec = StepSpec {
-        hands_streams: true,
+        passes_stdio: true,
         ..step_spec(1)
     };
     let request = bench.create(1, spec.clone());
@@ -105,7 +105,7 @@ fn streams_go_to_the_daemon_of_a_task_that_is_alone_and_are_closed_once() {
     assert!(bench.stdio.is_empty());
     // Nor does one that waits and is given up.
     let of_both = StepSpec {
-        hands_streams: true,
+        passes_stdio: true,
         ..step_spec(2)
     };
     bench.create(4, of_both);

@@ -41,7 +41,7 @@ fn a_short_step_that_has_the_streams_is_over_at_once() {
     let AgentRequest::Create(spec) = request else {
         panic!("{request:?}");
     };
-    assert!(spec.hands_streams && channel.is_some());
+    assert!(spec.passes_stdio && channel.is_some());
     let messages = vec![passed(), exited(0, 0, 0), FromStepd::Closed];
     from_channel(&mut bench, messages);
     assert_eq!((bench.exit, bench.catches_signals), (Some(0), false));
