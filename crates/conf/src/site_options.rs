@@ -284,7 +284,8 @@ impl SiteOptions {
 
     /// Checks a job's options, and adds the defaults.
     ///
-    /// # Errors The job has an unknown option, or a value that the option does not take.
+    /// # Errors
+    /// The job has an unknown option, or a value that the option does not take.
     pub fn apply(&self, shown: &mut Vec<(String, String)>) -> Result<(), String> {
         let given = || shown.iter().filter(|(key, _)| key.starts_with(PREFIX));
         if given().nth(COUNT_MAX).is_some() {

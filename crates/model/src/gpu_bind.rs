@@ -75,7 +75,8 @@ impl GpuBind {
 
     /// Parses the part of `--tres-bind` about GPUs.
     ///
-    /// # Errors A value that is not understood, or is about another TRES.
+    /// # Errors
+    /// A value that is not understood, or is about another TRES.
     pub fn parse_tres(text: &str) -> Result<String, String> {
         let mut found = None;
         for item in text.split('+') {

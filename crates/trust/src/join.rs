@@ -128,7 +128,8 @@ impl JoinToken {
 
     /// Proof with which the channel begins by which this node joins.
     ///
-    /// # Errors The controller's key is invalid.
+    /// # Errors
+    /// The controller's key is invalid.
     pub fn proof(&self, node: &str) -> Result<Proof, VerifyError> {
         let offer = JoinOffer {
             cluster: self.cluster.clone(),

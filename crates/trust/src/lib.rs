@@ -190,7 +190,8 @@ impl KeyPair {
     /// Returns a secret that only this side and the one with the other key of a pair can derive: X25519, then
     /// HMAC-SHA256 of its purpose and of all that it is bound to.
     ///
-    /// # Errors The other key is invalid.
+    /// # Errors
+    /// The other key is invalid.
     pub(crate) fn derive(
         &self,
         other: &[u8],

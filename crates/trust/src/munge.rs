@@ -186,7 +186,8 @@ impl Munge {
 
     /// Decodes and verifies a credential.
     ///
-    /// # Errors It is invalid: see [`MungeError`].
+    /// # Errors
+    /// It is invalid: see [`MungeError`].
     #[allow(unsafe_code)]
     pub fn decode(&self, credential: &[u8]) -> Result<DecodedCredential, MungeError> {
         let credential = CString::new(credential)

@@ -256,7 +256,8 @@ impl NodeKey {
 
     /// Proof with which a channel begins by which this host speaks.
     ///
-    /// # Errors There are no random numbers, or the controller's key is invalid.
+    /// # Errors
+    /// There are no random numbers, or the controller's key is invalid.
     pub fn proof(&self, speaker: Speaker) -> Result<Proof, NodeKeyError> {
         let failed = |e: &dyn std::fmt::Display| NodeKeyError::Failed(e.to_string());
         let mut nonce = [0; NONCE];

@@ -233,7 +233,8 @@ impl ProofVerifier {
 
     /// Verifies a credential.
     ///
-    /// # Errors It is invalid. The check may take ten seconds where munged hangs.
+    /// # Errors
+    /// It is invalid. The check may take ten seconds where munged hangs.
     pub fn verify(&self, scheme: Scheme, credential: &[u8]) -> Result<ProvedPeer, ProofError> {
         let verified = match (&self.method, scheme) {
             (Method::Munge(munge), Scheme::Munge) => {

@@ -93,7 +93,8 @@ impl UserTokens {
     /// Makes a token for a user. The requesting user is trusted if that is root or `SlurmUser`, whom the site's limits
     /// do not bind.
     ///
-    /// # Errors The site allows no tokens, or none of this lifetime.
+    /// # Errors
+    /// The site allows no tokens, or none of this lifetime.
     pub fn make(
         &self,
         user: &str,
@@ -138,7 +139,8 @@ impl UserTokens {
     /// User of a token, and the secret known to the bearer of all of it. Believe the name only once a channel has begun
     /// with the secret.
     ///
-    /// # Errors It is malformed, or too old.
+    /// # Errors
+    /// It is malformed, or too old.
     pub fn open(&self, signed: &[u8]) -> Result<(String, [u8; SECRET]), UserTokenError> {
         self.open_at(signed, now_s())
     }
@@ -211,7 +213,8 @@ fn claims_at(token: &str, now_s: u64) -> Result<UserClaims, JwtError> {
 
 /// Returns the part of its token that a command sends, and the secret of the channel.
 ///
-/// # Errors It is no token for a controller.
+/// # Errors
+/// It is no token for a controller.
 pub fn show(token: &str) -> Result<(Vec<u8>, [u8; SECRET]), JwtError> {
     let parts = token.trim().rsplit_once('.');
     let (signed, signature) = parts.ok_or(JwtError::Malformed("it has not three parts"))?;

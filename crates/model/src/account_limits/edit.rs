@@ -81,7 +81,8 @@ impl Limits {
 
     /// Sets a limit; refuses a wrong one.
     ///
-    /// # Errors A reason that names the limit.
+    /// # Errors
+    /// A reason that names the limit.
     pub fn set(&mut self, ask: &LimitAsk, qos: bool) -> Result<(), String> {
         let LimitAsk { name: key, value } = ask;
         let number = || match value.as_str() {

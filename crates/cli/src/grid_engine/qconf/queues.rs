@@ -310,7 +310,8 @@ fn hosts(value: &str) -> Result<String, String> {
 
 /// A new value of a list, after the operation that the first letter of an option names.
 ///
-/// # Errors An element to be added is there, or one to be removed is not.
+/// # Errors
+/// An element to be added is there, or one to be removed is not.
 fn combined(
     operation: &str,
     name: &str,
