@@ -127,7 +127,8 @@ pub fn indices(list: &str) -> Option<IndexSet> {
 
 /// `--dependency`.
 ///
-/// # Errors [`RefusalCode::InvalidDependency`] with a reason.
+/// # Errors
+/// [`RefusalCode::InvalidDependency`] with a reason.
 pub fn dependency(text: &str) -> Result<Dependency, Refusal> {
     let refuse = |why: String| Refusal::new(RefusalCode::InvalidDependency, why);
     let any = text.contains('?');
