@@ -41,7 +41,7 @@ pub(super) fn write_config(session: &mut Session, file: Option<&String>) {
     }
 }
 
-/// What `show config` says of the controller and not of its configuration.
+/// Lines of `show config` about the controller and not its configuration.
 const NO_SETTINGS: [&str; 6] = [
     "BOOT_TIME",
     "HASH_VAL",
