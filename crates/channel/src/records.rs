@@ -47,7 +47,7 @@ impl Sealer {
         Ok(())
     }
 
-    /// The same for the end: the other side knows then that nothing was cut off.
+    /// Seals the end of the stream, by which the peer detects truncation.
     ///
     /// # Errors
     /// [`RecordError::Exhausted`].

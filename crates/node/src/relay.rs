@@ -127,7 +127,7 @@ struct Relay {
     agent: Control,
     /// Receivers of answers to pending questions.
     answers: RefCell<HashMap<StrangerId, Answer>>,
-    /// The same of questions about the agent itself.
+    /// Receivers of answers to pending page requests.
     page_answers: RefCell<HashMap<StrangerId, oneshot::Sender<PageAnswer>>>,
     pages: AgentPages,
     /// Clients of pending questions that are gone. The agent is notified before it gets more

@@ -177,7 +177,7 @@ fn check_room(draft: &Draft<'_>, identity: &Identity, trigger: &Trigger) -> Resu
     Ok(())
 }
 
-/// Removes triggers. Those of jobs that the user does not see are not there.
+/// Removes triggers. Triggers of jobs hidden from the user count as absent.
 fn clear(
     draft: &mut Draft<'_>,
     identity: &Identity,

@@ -26,7 +26,7 @@ use tokio::net::TcpStream;
 
 /// Attempts without a token that an address has in a time.
 const TRIES_MAX: u32 = 10;
-/// Those of a network of IPv6 (64 bits), in which there may be one host with all addresses or a cluster.
+/// Attempts from one IPv6 /64, in which there may be one host with all addresses or a cluster.
 const TRIES_OF_NETWORK_MAX: u32 = 1000;
 /// That time.
 const TRIES_TIME: Duration = Duration::from_secs(60);
