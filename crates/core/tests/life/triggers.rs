@@ -408,6 +408,20 @@ fn a_trigger_whose_program_waits_is_not_due() {
     world.check_replay();
 }
 
+/// What happened to a node in the tick that compared earlier events with triggers was forgotten with these.
+#[test]
+fn a_node_that_is_lost_while_events_are_compared_fires() {
+    let mut world = settled(World::new());
+    world.must(0, set(on(TriggerEvents::DOWN)));
+    world.register(0, "boot", &[]);
+    world.node(0, NodeCommand::Lost);
+    world.must(0, update("n2", "DRAIN"));
+    world.pass(100);
+    assert!(world.state.nodes[0].down);
+    assert_eq!(ran(&mut world), NONE);
+    assert_eq!(ran_in_period(&mut world), [(1, "n1".to_owned())]);
+}
+
 #[test]
 fn what_the_controller_reports_fires_with_its_name() {
     let mut world = settled(World::new());
