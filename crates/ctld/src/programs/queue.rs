@@ -6,6 +6,7 @@ use log::{error, warn};
 use muster_channel::admission::{ByteBounds, ByteCount};
 use muster_model::ids::JobId;
 use muster_model::spec::JobSpec;
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -17,6 +18,8 @@ pub(super) struct QueueBounds {
     pub(super) what: &'static str,
     /// Programs that run at the same time.
     pub(super) at_once: usize,
+    /// Those of one user among them.
+    pub(super) of_user: usize,
     /// Programs of one user that wait.
     pub(super) items: usize,
     /// Bytes of users.
@@ -38,8 +41,40 @@ struct QueueShared {
 #[derive(Debug)]
 struct QueueState {
     turns: UserTurns,
-    running: usize,
+    running: RunningCounts,
     is_closed: bool,
+}
+
+/// How many programs run, of users who have any.
+#[derive(Debug, Default)]
+struct RunningCounts {
+    all: usize,
+    of_user: HashMap<u32, usize>,
+}
+
+impl RunningCounts {
+    fn add(&mut self, uid: u32) {
+        self.all += 1;
+        *self.of_user.entry(uid).or_default() += 1;
+    }
+
+    fn remove(&mut self, uid: u32) {
+        self.all = self.all.saturating_sub(1);
+        if let Entry::Occupied(mut count) = self.of_user.entry(uid) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+    }
+}
+
+/// A program that has a place to run.
+#[derive(Debug)]
+pub(super) struct NextProgram {
+    /// Whose it is.
+    pub(super) uid: u32,
+    pub(super) plan: ProgramPlan,
 }
 
 impl ProgramQueue {
@@ -47,7 +82,7 @@ impl ProgramQueue {
         ProgramQueue(Arc::new(QueueShared {
             inner: Mutex::new(QueueState {
                 turns: UserTurns::new(bounds),
-                running: 0,
+                running: RunningCounts::default(),
                 is_closed: false,
             }),
             changed: Condvar::new(),
@@ -67,14 +102,15 @@ impl ProgramQueue {
     }
 
     /// Waits for a program and a place for it; absent once nothing is left and nobody adds more. [`ProgramQueue::leave`] follows.
-    pub(super) fn next(&self) -> Option<ProgramPlan> {
+    pub(super) fn next(&self) -> Option<NextProgram> {
         let mut inner = self.lock();
         loop {
-            if inner.running < inner.turns.bounds.at_once
-                && let Some(plan) = inner.turns.pop()
+            let QueueState { turns, running, .. } = &mut *inner;
+            if running.all < turns.bounds.at_once
+                && let Some(next) = turns.pop(&running.of_user)
             {
-                inner.running += 1;
-                return Some(plan);
+                running.add(next.uid);
+                return Some(next);
             }
             if inner.is_closed && inner.turns.of_user.is_empty() {
                 return None;
@@ -84,10 +120,9 @@ impl ProgramQueue {
         }
     }
 
-    /// A program has ended.
-    pub(super) fn leave(&self) {
-        let mut inner = self.lock();
-        inner.running = inner.running.saturating_sub(1);
+    /// A program of the user has ended.
+    pub(super) fn leave(&self, uid: u32) {
+        self.lock().running.remove(uid);
         self.0.changed.notify_one();
     }
 
@@ -265,11 +300,17 @@ impl UserTurns {
         self.of_user.remove(&uid);
     }
 
-    /// Takes the next program of the user whose turn it is.
-    fn pop(&mut self) -> Option<ProgramPlan> {
+    /// Takes the next program of the user whose turn it is, of those of whom not too many run.
+    fn pop(&mut self, running: &HashMap<u32, usize>) -> Option<NextProgram> {
         let after = (Bound::Excluded(self.last), Bound::Unbounded);
-        let next = self.of_user.range(after).next();
-        let uid = *next.or_else(|| self.of_user.first_key_value())?.0;
+        let before = (Bound::Unbounded, Bound::Included(self.last));
+        let mut in_turn = self
+            .of_user
+            .range(after)
+            .chain(self.of_user.range(before))
+            .map(|(uid, _)| *uid);
+        let most = self.bounds.of_user;
+        let uid = in_turn.find(|uid| running.get(uid).is_none_or(|count| *count < most))?;
         self.last = uid;
         let own = self.of_user.get_mut(&uid)?;
         let (number, WaitingProgram { plan, counted }) = own.waiting.pop_first()?;
@@ -283,7 +324,7 @@ impl UserTurns {
             own.bytes.give_back(bytes + spec);
         }
         self.remove_if_idle(uid);
-        Some(plan)
+        Some(NextProgram { uid, plan })
     }
 }
 
@@ -300,6 +341,7 @@ mod tests {
     const BOUNDS: QueueBounds = QueueBounds {
         what: "program",
         at_once: 1,
+        of_user: usize::MAX,
         items: usize::MAX,
         bytes: ByteBounds {
             own: 2 << 20,
@@ -338,6 +380,10 @@ mod tests {
         found.map(|(_, value)| value).unwrap_or_default()
     }
 
+    fn pop(turns: &mut UserTurns) -> Option<ProgramPlan> {
+        turns.pop(&HashMap::new()).map(|next| next.plan)
+    }
+
     fn job_of(plan: ProgramPlan) -> u64 {
         value(plan, "SLURM_JOB_ID").parse().unwrap()
     }
@@ -354,7 +400,7 @@ mod tests {
         for (uid, id) in [(3, 100), (9, 200), (3, 101)] {
             assert!(waiting.push(uid, epilog(id, &spec)));
         }
-        let order: Vec<u64> = std::iter::from_fn(|| waiting.pop().map(job_of)).collect();
+        let order: Vec<u64> = std::iter::from_fn(|| pop(&mut waiting).map(job_of)).collect();
         assert_eq!(order, [100, 0, 200, 101, 1, 2, 3, 4]);
         assert!(waiting.of_user.is_empty() && waiting.specs.0.is_empty());
         assert_eq!(waiting.bytes.all(), 0);
@@ -383,7 +429,7 @@ mod tests {
         let prolog =
             |turns: &mut UserTurns| turns.push(8, plan(JobProgram::Prolog(launch), 7, &shared));
         assert!(prolog(&mut waiting));
-        let plans: Vec<ProgramPlan> = std::iter::from_fn(|| waiting.pop()).collect();
+        let plans: Vec<ProgramPlan> = std::iter::from_fn(|| pop(&mut waiting)).collect();
         assert!(plans.iter().any(|plan| plan.prolog() == Some(launch)));
         let lengths = plans
             .into_iter()
@@ -406,7 +452,7 @@ mod tests {
         let whole = waiting.of_user[&7].waiting.len();
         let more = (0..100_000).take_while(|id| waiting.push(7, epilog(*id, &shared)));
         assert!(more.count() >= whole, "they take no more than those before");
-        while let Some(plan) = waiting.pop() {
+        while let Some(plan) = pop(&mut waiting) {
             assert!(plan.spec().is_some());
         }
         assert_eq!(waiting.bytes.all(), 0);
@@ -431,11 +477,11 @@ mod tests {
         waiting.push(7, prolog(2));
         assert!(waiting.push(7, epilog(1, &shared)));
         // One that has begun goes on.
-        assert_eq!(waiting.pop().map(job_of), Some(1));
+        assert_eq!(pop(&mut waiting).map(job_of), Some(1));
         waiting.drop_prolog(7, JobId(1));
         waiting.drop_prolog(8, JobId(2));
         waiting.drop_prolog(7, JobId(2));
-        assert!(waiting.pop().is_some_and(|plan| plan.prolog().is_none()));
+        assert!(pop(&mut waiting).is_some_and(|plan| plan.prolog().is_none()));
         assert!(waiting.of_user.is_empty() && waiting.specs.0.is_empty());
     }
 
@@ -444,17 +490,47 @@ mod tests {
     fn what_waits_for_room_takes_turns() {
         let queue = ProgramQueue::new(BOUNDS);
         (0..5).for_each(|id| queue.push(7, epilog(id, &spec(10))));
-        let mut started = vec![job_of(queue.next().unwrap())];
+        let mut last = queue.next().unwrap();
+        let mut started = vec![job_of(last.plan)];
         queue.push(9, epilog(100, &spec(10)));
         (0..1000).for_each(|_| queue.push(10, epilog(200, &spec(TEXT))));
         assert!(queue.lock().turns.of_user[&10].bytes.own() <= BOUNDS.bytes.own);
         queue.close();
         for _ in 0..4 {
-            queue.leave();
-            started.push(job_of(queue.next().unwrap()));
+            queue.leave(last.uid);
+            last = queue.next().unwrap();
+            started.push(job_of(last.plan));
         }
         assert_eq!(started, [0, 100, 200, 1, 200]);
-        while queue.lock().turns.pop().is_some() {}
+        while pop(&mut queue.lock().turns).is_some() {}
         assert!(queue.next().is_none());
+    }
+
+    /// One user's programs that take long kept those of others waiting.
+    #[test]
+    fn one_user_has_not_all_places() {
+        let bounds = QueueBounds {
+            at_once: 3,
+            of_user: 2,
+            ..BOUNDS
+        };
+        let queue = ProgramQueue::new(bounds);
+        (0..5).for_each(|id| queue.push(7, epilog(id, &spec(10))));
+        queue.push(9, epilog(100, &spec(10)));
+        let uids = [(); 3].map(|()| queue.next().unwrap().uid);
+        assert_eq!(uids, [7, 9, 7]);
+        queue.leave(9);
+        queue.push(3, epilog(200, &spec(10)));
+        queue.close();
+        assert_eq!(queue.next().unwrap().uid, 3);
+        for _ in 0..3 {
+            queue.leave(7);
+            assert_eq!(queue.next().unwrap().uid, 7);
+        }
+        assert!(queue.next().is_none());
+        for uid in [7, 7, 3] {
+            queue.leave(uid);
+        }
+        assert!(queue.lock().running.of_user.is_empty());
     }
 }

@@ -3,7 +3,7 @@
 //! nothing of the controller's memory, becomes the user.
 
 use super::plan::ProgramPlan;
-use super::queue::{ProgramQueue, QueueBounds};
+use super::queue::{NextProgram, ProgramQueue, QueueBounds};
 use super::{Invocation, begin, end};
 use crate::failure;
 use crate::mail::ToWriter;
@@ -26,6 +26,7 @@ const TIME_LIMIT: Duration = Duration::from_secs(300);
 const BOUNDS: QueueBounds = QueueBounds {
     what: "trigger",
     at_once: 64,
+    of_user: 16,
     items: usize::MAX,
     bytes: ByteBounds {
         own: usize::MAX,
@@ -142,7 +143,7 @@ fn start(
 }
 
 fn run_all(queue: &ProgramQueue, writer: &Sender<ToWriter>) {
-    while let Some(plan) = queue.next() {
+    while let Some(NextProgram { uid, plan }) = queue.next() {
         let (inside, writer) = (queue.clone(), writer.clone());
         let work = move || {
             let trigger = plan.trigger();
@@ -150,11 +151,11 @@ fn run_all(queue: &ProgramQueue, writer: &Sender<ToWriter>) {
             if let Some(begun) = start(&invocation, trigger, &writer) {
                 end(begun, &invocation);
             }
-            inside.leave();
+            inside.leave(uid);
         };
         if let Err(e) = failure::spawn_worker("trigger", work) {
             error!("the program of a trigger is not run: cannot start thread: {e}");
-            queue.leave();
+            queue.leave(uid);
         }
     }
 }
