@@ -18,7 +18,7 @@ pub(super) struct QueueBounds {
     pub(super) what: &'static str,
     /// Programs that run at the same time.
     pub(super) at_once: usize,
-    /// Those of one user among them.
+    /// Programs of one user among them.
     pub(super) of_user: usize,
     /// Programs of one user that wait.
     pub(super) items: usize,
@@ -72,7 +72,7 @@ impl RunningCounts {
 /// A program that has a place to run.
 #[derive(Debug)]
 pub(super) struct NextProgram {
-    /// Whose it is.
+    /// Its user.
     pub(super) uid: u32,
     pub(super) plan: ProgramPlan,
 }
