@@ -18,6 +18,7 @@ use muster_channel::{SECRET, Scheme};
 use muster_model::ids::{JobId, StepNo};
 use muster_model::job::ExitStatus;
 use muster_model::spec::JobSpec;
+use muster_proto::address::Address;
 use muster_proto::hello::JobCredential;
 use muster_proto::step::{
     AgentReply, AgentRequest, Attach, FromStepd, StepCreated, StepSpec, ToStepd,
@@ -381,9 +382,9 @@ pub(super) fn steps_of_others(target: &Target, _: &mut Random) -> Outcome {
         return finished(target, outcome);
     };
     let socket = |step: &StepCreated| {
-        let address = step.nodes.first().map(|node| node.address.as_str());
-        let path = address.and_then(|address| address.strip_prefix("unix:"));
-        path.unwrap_or_default().to_owned()
+        let node = step.nodes.first();
+        let address = node.and_then(|node| Address::parse(&node.address));
+        address.map_or_else(String::new, |address| address.path)
     };
     let spool = target.spool(NODE);
     let guessed = spool.join(format!("step-{}.{}.sock", theirs.job, StepNo::BATCH.0));
