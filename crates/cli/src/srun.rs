@@ -83,6 +83,8 @@ fn run(args: &[String], marks: &[(String, String)]) -> Result<ExitCode, ExitCode
         if let Some(path) = process::variable("SLURM_HOSTFILE") {
             request::read_hostfile(&mut line.chosen, path).map_err(|e| say.option_error(&e))?;
         }
+        // A step is its job's user's; who asks for another is refused as for a job.
+        line::owner(&line.chosen).map_err(|e| say.option_error(&e))?;
         check_mpi(&line.chosen).map_err(|e| say.option_error(&e))?;
         bcast::check(line).map_err(|e| say.option_error(&e))?;
     }

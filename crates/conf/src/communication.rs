@@ -9,7 +9,7 @@ pub struct Communication {
     pub ipv6_only: bool,
     /// `NoCtldInAddrAny`: the controller listens at its own address alone.
     pub at_own_address: bool,
-    /// `disable_http`: the controller answers no requests of HTTP.
+    /// `disable_http`: daemons answer no requests of HTTP.
     pub without_http: bool,
     /// `keepalivetime`: seconds after which an idle connection between hosts is probed.
     pub idle_s: Option<u32>,

@@ -11,7 +11,7 @@ pub const KEYS: [(&str, &str, &str); 4] = [
     (
         "Processes",
         "1 to 64",
-        "verifier processes; a user has at most half of them at a time (default 4)",
+        "verifier processes; a user has at most half of those that others leave (default 4)",
     ),
     (
         "TimeLimit",

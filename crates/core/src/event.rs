@@ -20,8 +20,7 @@ use muster_model::time::{TimeLimit, Timestamp};
 use std::sync::Arc;
 
 pub use self::accounts::{AccountsChange, RecordChange};
-pub(crate) use self::size::encoded_bytes;
-pub use self::size::{dependency_bytes, spec_bytes, step_bytes};
+pub use self::size::{dependency_bytes, encoded_bytes, spec_bytes, step_bytes};
 pub use self::triggers::TriggerChange;
 
 /// One change of the cluster's state. Variant and field numbers are durable: never reuse one.

@@ -4,8 +4,9 @@
 
 use crate::mail::ToLink;
 use log::debug;
+use muster_core::event::encoded_bytes;
 use muster_model::command::SignalScope;
-use muster_model::ids::{JobAttempt, StepNo};
+use muster_model::ids::{BlobId, JobAttempt, StepNo};
 use muster_model::pending::JobWaiters;
 use muster_model::time::TimeLimit;
 use muster_proto::node::Order;
@@ -13,8 +14,12 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 /// Notices that wait for one job; of more the oldest are dropped.
 const NOTICES_MAX: usize = 8;
-/// Bytes of scripts and environments after which no other message is taken along.
-const BLOB_BYTES: usize = 16 << 20;
+/// Bytes of messages after which no other message is taken along. All of them are one frame, which a node reads as a whole.
+const RUN_BYTES: usize = 16 << 20;
+/// How often bytes of an order count: each may be an item of the frame, whose number is bounded, too.
+const ORDER_WEIGHT: usize = 4;
+/// Bytes that a message has at least.
+const MESSAGE_BYTES: usize = 64;
 /// Orders of one job before it is the next one's turn.
 const TURN: usize = 16;
 
@@ -144,6 +149,40 @@ impl WaitingOrders {
     }
 }
 
+/// Bytes of messages that leave together.
+#[derive(Default)]
+pub(crate) struct MessageRun {
+    bytes: usize,
+    /// Scripts and environments among them: each is sent once.
+    blobs: HashSet<BlobId>,
+}
+
+impl MessageRun {
+    fn has_room(&self) -> bool {
+        self.bytes < RUN_BYTES
+    }
+
+    fn count(&mut self, message: &ToLink) {
+        self.bytes += MESSAGE_BYTES;
+        let ToLink::Order(order, blobs) = message else {
+            return;
+        };
+        let order = match order {
+            // Tasks of an array have one specification, and each order has all of it.
+            Order::Launch(_) => usize::try_from(encoded_bytes(order)).unwrap_or(usize::MAX),
+            Order::Notify { text, .. } => text.len(),
+            Order::Terminate { .. }
+            | Order::Signal { .. }
+            | Order::StepLimit { .. }
+            | Order::Reboot => 0,
+        };
+        let fresh = blobs.iter().filter(|(id, _)| self.blobs.insert(*id));
+        let blobs: usize = fresh.map(|(_, blob)| blob.len()).sum();
+        let bytes = order.saturating_mul(ORDER_WEIGHT).saturating_add(blobs);
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+}
+
 /// See the module.
 #[derive(Default)]
 pub(crate) struct LinkQueue {
@@ -205,34 +244,34 @@ impl LinkQueue {
         }
     }
 
-    /// Removes so many messages at most, in their order, and nothing that waits apart. Those that follow too many bytes of
-    /// scripts and environments wait until these are written.
-    pub(crate) fn take_first(&mut self, most: usize) -> Vec<ToLink> {
-        let mut counted = HashSet::new();
-        let mut bytes = 0;
-        let has_room = |message: &&ToLink| {
-            let fits = bytes < BLOB_BYTES;
-            if let ToLink::Order(_, blobs) = message {
-                let fresh = blobs.iter().filter(|(id, _)| counted.insert(*id));
-                bytes += fresh.map(|(_, blob)| blob.len()).sum::<usize>();
-            }
-            fits
-        };
-        let count = self.first.iter().take(most).take_while(has_room).count();
-        self.first.drain(..count).collect()
-    }
-
-    /// Removes so much at most of what waits apart; jobs take turns.
-    pub(crate) fn take_signals(&mut self, most: usize) -> Vec<ToLink> {
+    /// Removes so many messages at most, in their order, and nothing that waits apart. Those that follow too many bytes wait
+    /// until these are written.
+    pub(crate) fn take_first(&mut self, most: usize, run: &mut MessageRun) -> Vec<ToLink> {
         let mut taken = Vec::new();
         while taken.len() < most
+            && run.has_room()
+            && let Some(message) = self.first.pop_front()
+        {
+            run.count(&message);
+            taken.push(message);
+        }
+        taken
+    }
+
+    /// Removes so much at most of what waits apart, within the bytes of a run; jobs take turns. Nothing comes before the rest.
+    pub(crate) fn take_signals(&mut self, most: usize, run: &mut MessageRun) -> Vec<ToLink> {
+        let mut taken = Vec::new();
+        while taken.len() < most
+            && self.first.is_empty()
+            && run.has_room()
             && let Some(attempt) = self.turns.pop_front()
         {
             let Some(waiting) = self.jobs.get_mut(&attempt) else {
                 continue;
             };
             let turn = TURN.min(most - taken.len());
-            taken.extend(std::iter::from_fn(|| waiting.pop(attempt)).take(turn));
+            let own = std::iter::from_fn(|| waiting.pop(attempt)).take(turn);
+            taken.extend(own.inspect(|message| run.count(message)));
             let dropped = std::mem::take(&mut waiting.dropped);
             if dropped > 0 {
                 debug!(
@@ -258,9 +297,25 @@ impl LinkQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use minicbor::bytes::ByteVec;
     use muster_model::effect::TerminateReason;
     use muster_model::ids::{Attempt, JobId};
+    use muster_model::job::{Allocation, ArrayRole};
+    use muster_model::limits::{ARGUMENTS_MAX, FRAME_BYTES_MAX, FRAME_ITEMS_MAX};
     use muster_model::pending::PENDING_MAX;
+    use muster_model::spec::JobSpec;
+    use muster_model::time::Timestamp;
+    use muster_proto::node::JobGrant;
+    use std::sync::Arc;
+
+    /// All that leaves together.
+    fn take_run(queue: &mut LinkQueue) -> Vec<ToLink> {
+        queue.take_first(usize::MAX, &mut MessageRun::default())
+    }
+
+    fn take_signals(queue: &mut LinkQueue, most: usize) -> Vec<ToLink> {
+        queue.take_signals(most, &mut MessageRun::default())
+    }
 
     fn signal(job: u64, step: Option<u32>, signal: u32) -> ToLink {
         let order = Order::Signal {
@@ -334,7 +389,7 @@ mod tests {
             }
             queue.push(notice(7, &round.to_string()));
         }
-        let sent = texts(queue.take_signals(usize::MAX));
+        let sent = texts(take_signals(&mut queue, usize::MAX));
         assert_eq!(sent.len(), 3 + NOTICES_MAX);
         assert_eq!(sent[..3], ["7 10", "7 12", "7 15"]);
         assert_eq!(sent.last().unwrap(), "7 9999", "the last count");
@@ -343,8 +398,8 @@ mod tests {
         for step in 0..100_000 {
             queue.push(signal(7, Some(step), 10));
         }
-        assert_eq!(queue.take_signals(usize::MAX).len(), PENDING_MAX);
-        assert!(queue.take_first(usize::MAX).is_empty());
+        assert_eq!(take_signals(&mut queue, usize::MAX).len(), PENDING_MAX);
+        assert!(take_run(&mut queue).is_empty());
     }
 
     #[test]
@@ -355,13 +410,13 @@ mod tests {
         queue.push(notice(8, "bye"));
         queue.push(ToLink::Ack(3));
         queue.push(terminate(8));
-        let first = texts(queue.take_first(usize::MAX));
+        let first = texts(take_run(&mut queue));
         assert_eq!(first, ["ack 3", "8 15", "8 bye", "8 end"]);
-        assert_eq!(texts(queue.take_signals(usize::MAX)), ["7 15"]);
+        assert_eq!(texts(take_signals(&mut queue, usize::MAX)), ["7 15"]);
         // When the controller stops, nothing is left behind.
         queue.push(signal(7, None, 10));
         queue.push(ToLink::Stop(true));
-        assert_eq!(texts(queue.take_first(usize::MAX)), ["7 10", "stop"]);
+        assert_eq!(texts(take_run(&mut queue)), ["7 10", "stop"]);
     }
 
     /// Limits that one user changes as fast as possible: what other users wait for does not wait for them.
@@ -375,8 +430,8 @@ mod tests {
         queue.push(ToLink::Ack(3));
         queue.push(terminate(8));
         queue.push(signal(9, None, 15));
-        assert_eq!(texts(queue.take_first(usize::MAX)), ["ack 3", "8 end"]);
-        let sent = texts(queue.take_signals(usize::MAX));
+        assert_eq!(texts(take_run(&mut queue)), ["ack 3", "8 end"]);
+        let sent = texts(take_signals(&mut queue, usize::MAX));
         let last = [
             "7 10",
             "7.0 9999 min",
@@ -390,11 +445,11 @@ mod tests {
         for step in 0..100_000 {
             queue.push(limit(7, step, 1));
         }
-        assert_eq!(queue.take_signals(usize::MAX).len(), PENDING_MAX);
+        assert_eq!(take_signals(&mut queue, usize::MAX).len(), PENDING_MAX);
         // When the job ends, or the controller, the last limit has been sent.
         queue.push(limit(7, 0, 1));
         queue.push(terminate(7));
-        assert_eq!(texts(queue.take_first(usize::MAX)), ["7.0 1 min", "7 end"]);
+        assert_eq!(texts(take_run(&mut queue)), ["7.0 1 min", "7 end"]);
     }
 
     #[test]
@@ -404,7 +459,7 @@ mod tests {
             queue.push(signal(7, Some(step), 10));
         }
         queue.push(signal(8, None, 15));
-        let sent = texts(queue.take_signals(TURN + 1));
+        let sent = texts(take_signals(&mut queue, TURN + 1));
         assert_eq!(sent.last().unwrap(), "8 15");
     }
 
@@ -412,22 +467,100 @@ mod tests {
     #[test]
     fn messages_wait_for_those_with_much_data() {
         let mut queue = LinkQueue::default();
-        let blob: std::sync::Arc<minicbor::bytes::ByteVec> =
-            std::sync::Arc::new(vec![0; 7 << 20].into());
+        let blob: Arc<ByteVec> = Arc::new(vec![0; 7 << 20].into());
         let order = |number: u8| {
-            let id = muster_model::ids::BlobId([number; 32]);
-            ToLink::Order(Order::Reboot, vec![(id, std::sync::Arc::clone(&blob))])
+            let id = BlobId([number; 32]);
+            ToLink::Order(Order::Reboot, vec![(id, Arc::clone(&blob))])
         };
         for number in 0..9 {
             queue.push(order(number));
         }
         let mut counts = Vec::new();
-        while let count @ 1.. = queue.take_first(1024).len() {
+        while let count @ 1.. = take_run(&mut queue).len() {
             counts.push(count);
         }
         assert_eq!(counts, [3, 3, 3]);
         // Text that jobs share counts once.
         (0..100).for_each(|_| queue.push(order(1)));
-        assert_eq!(queue.take_first(1024).len(), 100);
+        assert_eq!(take_run(&mut queue).len(), 100);
+    }
+
+    fn launch(job: u64, spec: &Arc<JobSpec>) -> ToLink {
+        let grant = JobGrant {
+            job: JobId(job),
+            attempt: Attempt(1),
+            spec: Arc::clone(spec),
+            alloc: Allocation::default().into(),
+            position: 0,
+            array: ArrayRole::None,
+            array_info: None,
+            start_time: Timestamp(0),
+            time_limit: TimeLimit::Unlimited,
+            restarts: 0,
+            addresses: Vec::new(),
+            key: Vec::new().into(),
+            account: String::new(),
+            qos: String::new(),
+            next_step: 0,
+            components: Vec::new(),
+            resizes: 0,
+            het_key: None,
+        };
+        ToLink::Order(Order::Launch(Box::new(grant)), Vec::new())
+    }
+
+    /// The tasks of one array with long arguments, or with many, were more than a frame may have: the node refused it, connected
+    /// again and was sent the same.
+    #[test]
+    fn launches_of_a_node_never_exceed_a_frame() {
+        let arguments = |count: usize, length: usize| {
+            let argv = vec!["a".repeat(length); count];
+            Arc::new(JobSpec {
+                argv,
+                ..JobSpec::default()
+            })
+        };
+        for (spec, count) in [
+            (arguments(8, 128 << 10), 80),
+            (arguments(ARGUMENTS_MAX, 0), 40),
+        ] {
+            let mut queue = LinkQueue::default();
+            (0..count).for_each(|job| queue.push(launch(job, &spec)));
+            queue.push(signal(7, None, 10));
+            let mut launched = 0;
+            while launched < count {
+                let mut run = MessageRun::default();
+                let taken = queue.take_first(1024, &mut run);
+                launched += taken.len() as u64;
+                let signals = queue.take_signals(1024, &mut run);
+                assert!(signals.is_empty() || launched == count, "they come before");
+                let orders: Vec<Order> = taken.into_iter().map(order_of).collect();
+                let bytes = minicbor::to_vec(&orders).unwrap().len();
+                let items = orders.len() * (spec.argv.len() + 256);
+                assert!(!orders.is_empty() && bytes < FRAME_BYTES_MAX / 2);
+                assert!(items < FRAME_ITEMS_MAX / 4 * 3);
+            }
+        }
+    }
+
+    fn order_of(message: ToLink) -> Order {
+        match message {
+            ToLink::Order(order, _) => order,
+            _ => panic!("it is no order"),
+        }
+    }
+
+    /// So are notices: each may be long, and each job has some.
+    #[test]
+    fn notices_of_many_jobs_leave_in_several_messages() {
+        let mut queue = LinkQueue::default();
+        let text = "x".repeat(64 << 10);
+        (0..1024).for_each(|job| queue.push(notice(job, &text)));
+        let mut left = 1024;
+        while left > 0 {
+            let taken = take_signals(&mut queue, 1024);
+            assert!((1..=256 + TURN).contains(&taken.len()), "{}", taken.len());
+            left -= taken.len();
+        }
     }
 }

@@ -4,7 +4,7 @@
 use crate::clock::now;
 use crate::frames::{Frame, FrameReader};
 use crate::keys::Keys;
-use crate::link_queue::LinkQueue;
+use crate::link_queue::{LinkQueue, MessageRun};
 use crate::mail::{Link, ToLink, ToWriter};
 use crate::node_blobs::SentBlobs;
 use crate::peer::NodeProof;
@@ -169,9 +169,10 @@ impl Sending {
         if self.is_writing() {
             return Ok(());
         }
-        let mut batch = self.queue.take_first(BATCH);
+        let mut run = MessageRun::default();
+        let mut batch = self.queue.take_first(BATCH, &mut run);
         if self.queue.has_signals() && Instant::now() >= self.signals_at {
-            batch.extend(self.queue.take_signals(BATCH));
+            batch.extend(self.queue.take_signals(BATCH, &mut run));
             self.signals_at = Instant::now() + SIGNAL_DELAY.as_duration();
         }
         let (frames, count) = self.outgoing.encode(batch.into_iter(), now())?;

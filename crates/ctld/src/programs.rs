@@ -33,7 +33,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use plan::{JobProgram, ProgramPlan};
-use queue::{ProgramQueue, QueueBounds};
+use queue::{PlacedProgram, ProgramQueue, QueueBounds};
 use record::ProgramJob;
 use std::os::fd::AsFd as _;
 use std::os::unix::process::CommandExt as _;
@@ -49,6 +49,7 @@ use triggers::TriggerPrograms;
 const BOUNDS: QueueBounds = QueueBounds {
     what: "program",
     at_once: 64,
+    of_user_at_once: usize::MAX,
     items: usize::MAX,
     bytes: ByteBounds {
         own: 128 << 20,
@@ -63,6 +64,7 @@ const BOUNDS: QueueBounds = QueueBounds {
 const MAIL_BOUNDS: QueueBounds = QueueBounds {
     what: "mail",
     at_once: 16,
+    of_user_at_once: usize::MAX,
     items: 20_000,
     bytes: ByteBounds {
         own: 64 << 20,
@@ -321,7 +323,7 @@ fn duration(ms: u64) -> String {
 /// Runs the programs of users' jobs, which take turns by user: however many jobs of one end, those of others begin. `ended` gets to
 /// know how prologs ended.
 fn run_all(queue: &ProgramQueue, ended: impl Fn(JobAttempt, bool) + Clone + Send + 'static) {
-    while let Some(plan) = queue.next() {
+    while let Some(PlacedProgram { uid, plan }) = queue.next() {
         let (inside, ended) = (queue.clone(), ended.clone());
         let work = move || {
             let prolog = plan.prolog();
@@ -329,11 +331,11 @@ fn run_all(queue: &ProgramQueue, ended: impl Fn(JobAttempt, bool) + Clone + Send
             if let Some(launch) = prolog {
                 ended(launch, well);
             }
-            inside.leave();
+            inside.leave(uid);
         };
         if let Err(e) = failure::spawn_worker("program", work) {
             error!("a program of the site is not run: cannot start thread: {e}");
-            queue.leave();
+            queue.leave(uid);
         }
     }
 }

@@ -2,11 +2,15 @@
 //! nothing of the controller's memory, gives up root for good and only then executes what the user named. It decides nothing:
 //! who may have triggers is said in the table of rights.
 
-use nix::unistd::{Gid, Uid, User, geteuid, initgroups, setresgid, setresuid};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::unistd::{Gid, Uid, User, geteuid, initgroups, setresgid, setresuid, setsid};
 use std::ffi::CString;
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode};
+
+/// Processes that the owner of a trigger may have on the controller's host for its program to start more.
+const PROCESSES_MAX: u64 = 4096;
 
 /// What the process is called.
 pub const NAME: &str = "muster-trigger";
@@ -52,10 +56,21 @@ fn run(args: &[String]) -> io::Result<std::convert::Infallible> {
     if uid == 0 || !geteuid().is_root() {
         return Err(invalid("it makes root an ordinary user, and nothing else"));
     }
+    // A terminal from which root started the controller is not the user's, who could type there.
+    setsid()?;
     // Children inherit what the service manager gave the controller; only root can give it up.
     let _ = std::fs::write("/proc/self/oom_score_adj", "0");
+    limit_processes()?;
     become_user(Uid::from_raw(uid), Gid::from_raw(gid))?;
     Err(Command::new(program).args(args).exec())
+}
+
+/// Gives the user's processes on this host a bound, as a login does: root has none.
+fn limit_processes() -> io::Result<()> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NPROC)?;
+    let least = |limit: u64| limit.min(PROCESSES_MAX);
+    setrlimit(Resource::RLIMIT_NPROC, least(soft), least(hard))?;
+    Ok(())
 }
 
 /// Gives up root for good.

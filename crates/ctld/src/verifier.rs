@@ -1,7 +1,8 @@
 //! Verifiers of the site: processes that see each submission and each change of a job before the writer does. They live on
-//! and serve one request at a time; requests wait here for a free one, users in turn, and none has more than half of them;
-//! a change goes before submissions of its user that wait, since changes of its job wait for it. A process that fails or
-//! takes too long is killed and replaced: its request fails or passes as the site says, and no other request waits for it.
+//! and serve one request at a time; requests wait here for a free one, users in turn, and none has more than half of what others
+//! leave; users whose requests take very long have half of them together. A change goes before submissions of its user that
+//! wait, since changes of its job wait for it. A process that fails or takes too long is killed and replaced: its request fails
+//! or passes as the site says, and no other request waits for it.
 //! Nothing here runs a site's code or decides what a user may do.
 
 mod jsv_process;
@@ -27,6 +28,8 @@ pub(crate) use worker::{Worker, start};
 
 /// The time that a process has beyond its own limit before it is killed.
 const GRACE: Duration = Duration::from_secs(1);
+/// How long a user counts as slow after a request that took more than half of the time limit.
+const SLOW_FOR: Duration = Duration::from_mins(10);
 
 /// Processes of one verifier, and who waits for them.
 pub(crate) struct Pool {
@@ -41,12 +44,12 @@ struct Inside {
     idle: Vec<Worker>,
     /// Processes that are idle, busy or being started.
     alive: usize,
-    /// The order of turns, with an entry for each request that is not parked.
+    /// The order of turns, with an entry for each request that waits.
     queue: FairQueue<()>,
     /// How many each user has.
     running: HashMap<u32, usize>,
-    /// The number of requests of users who have as many as they may.
-    parked: HashMap<u32, usize>,
+    /// Users with a request that took very long, until when they count as slow.
+    slow: HashMap<u32, Instant>,
     /// The waiting requests by user, each user's in order.
     waiting: HashMap<u32, VecDeque<oneshot::Sender<Worker>>>,
     /// The text that was good last.
@@ -56,34 +59,44 @@ struct Inside {
 }
 
 impl Inside {
-    /// A request waits; `most` is what a user may have at the same time. A change is its user's next: changes
-    /// of the same job by others wait until it is done, and its user has no other change that waits here.
-    fn ask(&mut self, uid: u32, turn: oneshot::Sender<Worker>, is_change: bool, most: usize) {
+    /// A request waits. A change is its user's next: changes of the same job by others wait until it is done, and its user has no
+    /// other change that waits here.
+    fn ask(&mut self, uid: u32, turn: oneshot::Sender<Worker>, is_change: bool) {
         let waiting = self.waiting.entry(uid).or_default();
         match is_change {
             true => waiting.push_front(turn),
             false => waiting.push_back(turn),
         }
-        match self.running.get(&uid).copied().unwrap_or_default() < most {
-            true => self.queue.push(uid, ()),
-            false => *self.parked.entry(uid).or_default() += 1,
-        }
+        self.queue.push(uid, ());
     }
 
-    /// The next request that may have a process.
-    fn next(&mut self, most: usize) -> Option<(u32, oneshot::Sender<Worker>)> {
+    /// The next request that may have one of so many processes. A user has one, or at most half of what others have left: the last
+    /// is for somebody who has none. Users who are slow have half of all together, however many they are.
+    fn next(&mut self, processes: usize, now: Instant) -> Option<(u32, oneshot::Sender<Worker>)> {
+        let Inside {
+            running,
+            slow,
+            queue,
+            waiting: waiting_of,
+            ..
+        } = self;
+        let is_slow = |uid: &u32| slow.get(uid).is_some_and(|until| now < *until);
+        let all: usize = running.values().sum();
+        let of_slow = running.iter().filter(|(uid, _)| is_slow(uid));
+        let of_slow: usize = of_slow.map(|(_, count)| count).sum();
+        let may = |uid: &u32| {
+            let own = running.get(uid).copied().unwrap_or_default();
+            let left = processes.saturating_sub(all - own);
+            own < (left / 2).max(1) && (of_slow < (processes / 2).max(1) || !is_slow(uid))
+        };
         loop {
-            let (uid, ()) = self.queue.pop()?;
-            if self.running.get(&uid).copied().unwrap_or_default() >= most {
-                *self.parked.entry(uid).or_default() += 1;
-                continue;
-            }
-            let Some(waiting) = self.waiting.get_mut(&uid) else {
+            let (uid, ()) = queue.pop_of(may)?;
+            let Some(waiting) = waiting_of.get_mut(&uid) else {
                 continue;
             };
             let next = waiting.pop_front();
             if waiting.is_empty() {
-                self.waiting.remove(&uid);
+                waiting_of.remove(&uid);
             }
             if let Some(turn) = next {
                 return Some((uid, turn));
@@ -91,8 +104,9 @@ impl Inside {
         }
     }
 
-    /// A request of a user's has ended.
-    fn finished(&mut self, uid: u32, took_ns: u64) {
+    /// A request of a user's has ended, one that took very long if there is a time until which its user is slow.
+    fn finished(&mut self, uid: u32, took: Duration, slow_until: Option<Instant>) {
+        let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.queue.charge(uid, took_ns);
         if let Some(count) = self.running.get_mut(&uid) {
             *count -= 1;
@@ -100,12 +114,9 @@ impl Inside {
                 self.running.remove(&uid);
             }
         }
-        if let Some(parked) = self.parked.get_mut(&uid) {
-            *parked -= 1;
-            if *parked == 0 {
-                self.parked.remove(&uid);
-            }
-            self.queue.push(uid, ());
+        if let Some(until) = slow_until {
+            self.slow.retain(|_, other| *other + SLOW_FOR > until);
+            self.slow.insert(uid, until);
         }
     }
 }
@@ -135,11 +146,6 @@ impl Pool {
     pub(crate) fn close(&self) {
         self.closed.set(true);
         self.inside.borrow_mut().idle.clear();
-    }
-
-    /// Processes that one user may have at the same time.
-    fn of_one_user(&self) -> usize {
-        (self.settings.processes / 2).max(1)
     }
 
     /// Has a request verified. Answers come as the messages that they are sent in.
@@ -180,8 +186,7 @@ impl Pool {
     /// Waits for a process.
     async fn lease(self: &Rc<Pool>, uid: u32, is_change: bool) -> Result<Lease, String> {
         let (turn, ready) = oneshot::channel();
-        let most = self.of_one_user();
-        self.inside.borrow_mut().ask(uid, turn, is_change, most);
+        self.inside.borrow_mut().ask(uid, turn, is_change);
         self.serve_waiting();
         self.start_missing();
         let Ok(worker) = ready.await else {
@@ -203,9 +208,9 @@ impl Pool {
     /// Gives idle processes to those whose turn it is.
     fn serve_waiting(&self) {
         let mut inside = self.inside.borrow_mut();
-        let most = self.of_one_user();
+        let (processes, now) = (self.settings.processes, Instant::now());
         while !inside.idle.is_empty() {
-            let Some((uid, turn)) = inside.next(most) else {
+            let Some((uid, turn)) = inside.next(processes, now) else {
                 return;
             };
             let Some(worker) = inside.idle.pop() else {
@@ -256,7 +261,6 @@ impl Pool {
                     inside.fault = Some(format!("no verifier can be started: {why}"));
                     // Waiting requests get the error.
                     inside.queue = FairQueue::default();
-                    inside.parked.clear();
                     inside.waiting.clear();
                 }
             }
@@ -321,8 +325,10 @@ impl Drop for Lease {
     fn drop(&mut self) {
         let pool = &self.pool;
         let mut inside = pool.inside.borrow_mut();
-        let took = u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        inside.finished(self.uid, took);
+        let now = Instant::now();
+        let took = now - self.begun;
+        let is_slow = took > pool.settings.time_limit / 2;
+        inside.finished(self.uid, took, is_slow.then(|| now + SLOW_FOR));
         match self.worker.take() {
             Some(worker) if self.is_well && !pool.closed.get() => inside.idle.push(worker),
             worker => {
@@ -340,39 +346,107 @@ impl Drop for Lease {
 mod tests {
     use super::*;
 
+    /// Requests of users, and who of them has a process.
+    #[derive(Default)]
+    struct Bench {
+        inside: Inside,
+        clients: Vec<oneshot::Receiver<Worker>>,
+    }
+
+    impl Bench {
+        fn ask(&mut self, uid: u32, is_change: bool) {
+            let (turn, ready) = oneshot::channel();
+            self.inside.ask(uid, turn, is_change);
+            self.clients.push(ready);
+        }
+
+        /// Gives so many processes to those whose turn it is, while there are free ones.
+        fn serve(&mut self, processes: usize, now: Instant) -> Vec<(u32, oneshot::Sender<Worker>)> {
+            let mut served = Vec::new();
+            while self.inside.running.values().sum::<usize>() < processes
+                && let Some((uid, turn)) = self.inside.next(processes, now)
+            {
+                *self.inside.running.entry(uid).or_default() += 1;
+                served.push((uid, turn));
+            }
+            served
+        }
+
+        fn users(&mut self, processes: usize, now: Instant) -> Vec<u32> {
+            let served = self.serve(processes, now).into_iter();
+            served.map(|(uid, _)| uid).collect()
+        }
+    }
+
+    /// Each of two users had half of the processes: where their requests made the script hang, nobody else could submit or change a
+    /// job, again and again.
+    #[test]
+    fn users_who_make_a_script_hang_leave_a_process_to_others() {
+        let now = Instant::now();
+        let hang = Duration::from_secs(11);
+        for processes in [4, 5, 8, 64] {
+            let mut bench = Bench::default();
+            (0..100).for_each(|_| bench.ask(1, false));
+            bench.users(processes, now);
+            (0..100).for_each(|_| bench.ask(2, false));
+            bench.users(processes, now);
+            bench.ask(3, false);
+            assert_eq!(bench.users(processes, now), [3], "of {processes}");
+            bench.inside.finished(3, Duration::from_millis(1), None);
+            assert_eq!(bench.users(processes, now), [0; 0]);
+        }
+        // Whoever they are, and whatever they had: those that are killed give way to others.
+        let mut bench = Bench::default();
+        (10..18).for_each(|uid| bench.ask(uid, false));
+        let hanging = bench.users(4, now);
+        assert_eq!(hanging, [10, 11, 12, 13]);
+        let now = now + hang;
+        for uid in hanging {
+            bench.inside.finished(uid, hang, Some(now + SLOW_FOR));
+        }
+        // The others of them have their requests hang now.
+        let hanging = bench.users(4, now);
+        assert_eq!(hanging, [14, 15, 16, 17]);
+        let now = now + hang;
+        for uid in hanging {
+            bench.inside.finished(uid, hang, Some(now + SLOW_FOR));
+        }
+        (10..18).for_each(|uid| bench.ask(uid, false));
+        assert_eq!(bench.users(4, now).len(), 2);
+        (1..=2).for_each(|uid| bench.ask(uid, false));
+        assert_eq!(bench.users(4, now), [1, 2]);
+        // They have their turn when one of theirs ends, and all of them after a while.
+        let one = *bench.inside.running.keys().max().expect("one hangs");
+        bench.inside.finished(one, hang, Some(now + SLOW_FOR));
+        assert_eq!(bench.users(4, now).len(), 1);
+        bench.inside.running.clear();
+        assert_eq!(bench.users(4, now + SLOW_FOR).len(), 4);
+    }
+
     /// A change kept the turn of its job while it waited for all that its user had submitted before, each with a script that takes
     /// its time: nobody else could change the job.
     #[test]
     fn a_change_goes_before_what_its_user_submits() {
-        let mut inside = Inside::default();
-        let mut clients = Vec::new();
-        let mut ask = |inside: &mut Inside, uid: u32, is_change: bool| {
-            let (turn, ready) = oneshot::channel();
-            inside.ask(uid, turn, is_change, 1);
-            clients.push(ready);
-        };
-        (0..4).for_each(|_| ask(&mut inside, 1000, false));
-        let (uid, _first) = inside.next(1).expect("one waits");
-        *inside.running.entry(uid).or_default() += 1;
-        ask(&mut inside, 1000, true);
-        assert!(inside.next(1).is_none(), "the user has as many as it may");
-        clients.truncate(4);
-        inside.finished(1000, 1);
-        let served: Vec<bool> = std::iter::from_fn(|| inside.next(1))
-            .map(|(_, turn)| turn.is_closed())
-            .collect();
+        let now = Instant::now();
+        let mut bench = Bench::default();
+        (0..4).for_each(|_| bench.ask(1000, false));
+        assert_eq!(bench.users(1, now), [1000]);
+        bench.ask(1000, true);
+        assert!(
+            bench.inside.next(1, now).is_none(),
+            "the user has as many as it may"
+        );
+        bench.clients.truncate(4);
+        bench.inside.finished(1000, Duration::from_millis(1), None);
+        let served = bench.serve(1, now);
+        let served: Vec<bool> = served.iter().map(|(_, turn)| turn.is_closed()).collect();
         assert_eq!(served, [true], "it is the change, whose client has gone");
         // Each of the rest gets its turn.
-        let mut rest = 0;
-        loop {
-            inside.running.insert(1000, 1);
-            inside.finished(1000, 1);
-            let Some(_turn) = inside.next(1) else {
-                break;
-            };
-            rest += 1;
+        for _ in 0..3 {
+            bench.inside.finished(1000, Duration::from_millis(1), None);
+            assert_eq!(bench.users(1, now), [1000]);
         }
-        assert_eq!(rest, 3);
-        assert!(inside.waiting.is_empty() && inside.parked.is_empty());
+        bench.inside.finished(1000, Duration::from_millis(1), None);
+        assert!(bench.users(1, now).is_empty() && bench.inside.waiting.is_empty());
     }
 }

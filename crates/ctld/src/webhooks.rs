@@ -55,6 +55,8 @@ enum ToSpool {
 struct SpooledNotice {
     position: Position,
     names: Vec<String>,
+    /// The owner of the job that it is about.
+    user: Option<String>,
     line: Arc<str>,
 }
 
@@ -174,6 +176,7 @@ fn spooled(
         line.map(|line| SpooledNotice {
             position,
             names,
+            user: notice.user().map(str::to_owned),
             line,
         })
     };
@@ -333,7 +336,7 @@ impl SpoolThread {
     fn append(&mut self, notice: &SpooledNotice) {
         for name in &notice.names {
             if let Some(spool) = self.spools.get_mut(name) {
-                spool.append(notice.position, &notice.line);
+                spool.append(notice.position, notice.user.as_deref(), &notice.line);
             }
         }
     }

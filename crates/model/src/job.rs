@@ -523,11 +523,12 @@ impl ExitStatus {
         self == ExitStatus::default()
     }
 
-    /// The status as a shell has it: the exit code, or 128 and the signal's number. The worst of several is the greatest.
+    /// The status as a shell has it: the exit code, or 128 and the signal's number. The worst of several is the greatest. An agent
+    /// of another node may report any number.
     pub fn shell_code(self) -> u32 {
         match self.signal {
             0 => self.code,
-            signal => 128 + signal,
+            signal => signal.saturating_add(128),
         }
     }
 }

@@ -69,7 +69,8 @@ impl Home {
 
     /// A Unix socket's path may be 107 bytes long.
     pub(crate) fn check_length(&self) -> Result<()> {
-        let longest = self.at("spool.a-node-name-of-some-length/step-1234567890.1234567890.sock");
+        let longest =
+            self.at("spool.a-node-name-of-some-length/step-abcdefghijklmnop.1234567890.sock");
         if longest.as_os_str().len() > 107 {
             bail!(
                 "{} is too long a directory for sockets (their paths may have 107 bytes); set MUSTER_HOME to a shorter one",

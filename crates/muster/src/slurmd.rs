@@ -302,6 +302,7 @@ fn network(config: &Config, node: &NodeDef, node_key: PathBuf) -> Result<Network
     let communication = config.communication();
     let mut network = NetworkOptions {
         ipv6_only: communication.ipv6_only,
+        without_http: communication.without_http,
         keep_alive_idle_s: communication.idle_s,
         keep_alive_interval_s: communication.interval_s,
         keep_alive_probes: communication.probes,

@@ -213,10 +213,15 @@ impl Agent {
             return;
         }
         let now_ms = self.state.now.mono_ms;
-        if let Some(reports) = self.state.reports.take_unsent(now_ms) {
+        let Some(reports) = self.state.reports.take_unsent(now_ms) else {
+            if let Some(after_ms) = self.state.reports.start_timer(now_ms) {
+                self.state.out.set_timer(Timer::Reports, after_ms);
+            }
+            return;
+        };
+        self.state.out.push(Action::SendReports(reports));
+        while let Some(reports) = self.state.reports.take_unsent(now_ms) {
             self.state.out.push(Action::SendReports(reports));
-        } else if let Some(after_ms) = self.state.reports.start_timer(now_ms) {
-            self.state.out.set_timer(Timer::Reports, after_ms);
         }
     }
 }

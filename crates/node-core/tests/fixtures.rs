@@ -43,7 +43,7 @@ fn messages_to_and_of_step_daemons_are_read() {
 #[test]
 fn records_of_steps_are_read() {
     let roots = [
-        Root::plain::<StepRecord>("node-core::record::Record").stored(),
+        Root::plain::<StepRecord>("node-core::record::StepRecord").stored(),
         Root::plain::<KeptNodeStep>("node-core::kept::KeptNodeStep").stored(),
     ];
     check(PACKAGE, "tests/fixtures/records.txt", &roots, "");

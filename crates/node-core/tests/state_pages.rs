@@ -20,7 +20,7 @@ change the tables, then run `UPDATE_DOCS=1 cargo test -p muster-node-core`.
 Rows are what happens, columns the phase in which the launcher of a node has the job, cells the phase that follows. A dot is what
 cannot happen: the launcher logs it and leaves the job as it is.
 
-* `Waiting`: nothing has begun. It waits for its share, its user's groups, its script's file, or after a lack (`Lack`).
+* `Waiting`: nothing has begun. It waits for its share, its user's groups, its script's file, or after a lack (`MissingController`).
 * `Recording`: it is being written into the record file. Nothing is started before it is there.
 * `Prolog`, `Starting`: its prolog runs; the process of its script is being started. Both are tried again after a lack.
 * `Running`: its script runs; or, where that is on another node, its steps.

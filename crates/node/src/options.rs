@@ -112,6 +112,10 @@ pub struct NetworkOptions {
     /// `keepaliveprobes`.
     #[n(12)]
     pub keep_alive_probes: Option<u32>,
+    /// `disable_http`: requests of HTTP are not answered.
+    #[n(13)]
+    #[cbor(default)]
+    pub without_http: bool,
 }
 
 impl NetworkOptions {

@@ -12,7 +12,7 @@ mod shares;
 
 use crate::descriptor_limit;
 use crate::failure;
-use crate::messages::agent_relay::{AgentPage, Control, STRANGER_MAX, ToAgent, ToRelay};
+use crate::messages::agent_relay::{self, AgentPage, Control, STRANGER_MAX, ToAgent, ToRelay};
 use crate::role::{self, FIRST_FD, RELAY_NAME};
 use crate::sys;
 use crate::syscall_filter;
@@ -68,7 +68,7 @@ pub fn relay_main() -> ExitCode {
 
 fn run() -> anyhow::Result<()> {
     sys::set_undumpable().context("this process cannot be protected from others")?;
-    role::read_order()?;
+    let without_http = agent_relay::is_without_http(&role::read_order()?);
     let listener = std::net::TcpListener::from(role::take_descriptor(FIRST_FD)?);
     let agent = role::take_descriptor(FIRST_FD + 1)?;
     if let Err(e) = syscall_filter::apply() {
@@ -82,7 +82,8 @@ fn run() -> anyhow::Result<()> {
         .context("the asynchronous runtime")?;
     let local = tokio::task::LocalSet::new();
     local.block_on(&runtime, async {
-        let (relay, gone) = Relay::new(Control::new(agent)?, descriptors);
+        let (mut relay, gone) = Relay::new(Control::new(agent)?, descriptors);
+        relay.without_http = without_http;
         let relay = Rc::new(relay);
         let server = ChannelServer::new(STRANGERS, STRANGER_MAX, LOG);
         let listener = TcpListener::from_std(listener)?;
@@ -130,6 +131,8 @@ struct Relay {
     /// Receivers of answers to pending page requests.
     page_answers: RefCell<HashMap<StrangerId, oneshot::Sender<PageAnswer>>>,
     pages: AgentPages,
+    /// Requests of HTTP are not answered (`disable_http`).
+    without_http: bool,
     /// Clients of pending questions that are gone. The agent is notified before it gets more
     /// questions.
     gone: mpsc::UnboundedSender<StrangerId>,
@@ -185,6 +188,7 @@ impl Relay {
             answers: RefCell::default(),
             page_answers: RefCell::default(),
             pages: AgentPages::default(),
+            without_http: false,
             gone,
             shares: Shares::of(descriptors),
         };
@@ -255,6 +259,9 @@ impl Relay {
         tcp.set_nodelay(true).map_err(|e| e.to_string())?;
         let opening = match read_beginning(&mut tcp).await? {
             Beginning::Channel(opening) => opening,
+            Beginning::Http(_) if self.without_http => {
+                return Err("it speaks HTTP, which is not answered here (disable_http)".to_owned());
+            }
             Beginning::Http(bytes) => {
                 let ask = async |page| self.ask_page(id, page).await;
                 self.pages.serve(&mut tcp, bytes, ask).await?;
@@ -390,7 +397,34 @@ impl Relay {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::messages::agent_relay;
+    use tokio::io::AsyncReadExt as _;
+
+    /// The beginning of the answer to a request of HTTP, if there is one.
+    async fn answer_to_http(without_http: bool) -> Option<String> {
+        let (near, _far) = agent_relay::pair().unwrap();
+        let (mut relay, _gone) = Relay::new(Control::new(near).unwrap(), 64);
+        let order = agent_relay::relay_order(without_http);
+        relay.without_http = agent_relay::is_without_http(&order);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut client = TcpStream::connect(address).await.unwrap();
+        let request = b"GET /livez HTTP/1.1\r\n\r\n";
+        client.write_all(request).await.unwrap();
+        let (tcp, _) = listener.accept().await.unwrap();
+        let met = relay.meet(1, tcp).await.map(|known| known.is_some());
+        let mut answer = Vec::new();
+        let _ = client.read_to_end(&mut answer).await;
+        assert_eq!(answer.is_empty(), met.is_err());
+        let answer = String::from_utf8(answer).unwrap();
+        met.ok().map(|_| answer.chars().take(12).collect())
+    }
+
+    #[tokio::test]
+    async fn http_is_answered_unless_the_site_disables_it() {
+        let answer = answer_to_http(false).await;
+        assert_eq!(answer.as_deref(), Some("HTTP/1.1 200"));
+        assert_eq!(answer_to_http(true).await, None);
+    }
 
     /// Earlier, when the agent had not read enough, it never learned that connections had ended, and kept their state
     /// for ever.

@@ -151,13 +151,17 @@ impl<'a> Pass<'a> {
         self.plan
     }
 
-    /// Cost of the pass so far, in nodes looked at. Comparisons count only if the next pass
-    /// continues behind lanes that were compared; without backfilling, and if many jobs have
-    /// reservations, it starts again with all of them.
+    /// Cost of the pass so far, in nodes looked at. Comparisons and searches for jobs to preempt
+    /// count only if the next pass continues behind lanes that were compared; without backfilling,
+    /// and if many jobs have reservations, it starts again with all of them.
     fn work(&self) -> u64 {
+        let cost = &self.s.cost;
         let goes_on = self.backfill && self.s.fleet.settings.reservations <= 1;
-        let checks = if goes_on { self.s.cost.checks } else { 0 };
-        self.s.cost.nodes_and_tries() + checks.saturating_mul(NODES_PER_CHECK)
+        let more = match goes_on {
+            true => cost.victim_nodes + cost.checks.saturating_mul(NODES_PER_CHECK),
+            false => 0,
+        };
+        cost.nodes_and_tries() + more
     }
 
     /// The next lane, and whether its turn is in queue order. Queue order applies until every

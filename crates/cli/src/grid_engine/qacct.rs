@@ -370,7 +370,7 @@ fn exit_status(exit: ExitStatus) -> String {
         0 => format!("{:<20}", exit.code),
         signal => {
             let name = signal_text(signal);
-            format!("{:<20} ({name})", 128 + signal)
+            format!("{:<20} ({name})", exit.shell_code())
         }
     }
 }

@@ -217,14 +217,7 @@ impl Session {
             false => list.join(","),
         };
         let before = text(&list);
-        let mut list = list;
-        if sign == '+' {
-            let new: Vec<String> = named.into_iter().filter(|n| !list.contains(n)).collect();
-            list.extend(new);
-        } else {
-            list.retain(|n| !named.contains(n));
-        }
-        Ok((before, text(&list)))
+        Ok((before, text(&changed_list(key, list, sign, named)?)))
     }
 
     fn partition(&mut self, name: &str) -> Result<PartitionConfig, ConnectError> {
@@ -244,5 +237,56 @@ impl Session {
             answer = client.receive()?;
         }
         found.ok_or_else(|| Refusal::from(RefusalCode::InvalidPartition).into())
+    }
+}
+
+/// A list with names added to it or taken away. The last name of a list of those who are allowed stays: an empty list allows all.
+fn changed_list(
+    key: &str,
+    mut list: Vec<String>,
+    sign: char,
+    named: Vec<String>,
+) -> Result<Vec<String>, Refusal> {
+    let had_names = !list.is_empty();
+    if sign == '+' {
+        let new: Vec<String> = named.into_iter().filter(|n| !list.contains(n)).collect();
+        list.extend(new);
+    } else {
+        list.retain(|n| !named.contains(n));
+    }
+    if had_names && list.is_empty() && key.starts_with("All") {
+        let why = format!(
+            "{key} would be empty, which allows all: use {key}=ALL if that is meant, or State=DRAIN"
+        );
+        return Err(Refusal::new(RefusalCode::InvalidValue, why));
+    }
+    Ok(list)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who took away the last account, group, QOS or host that a partition allowed opened it to all.
+    #[test]
+    fn the_last_name_that_is_allowed_stays() {
+        let changed = |key, list: &[&str], sign, named: &[&str]| {
+            let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+            changed_list(key, owned(list), sign, owned(named)).map(|list| list.join(","))
+        };
+        assert_eq!(
+            changed("AllocNodes", &["a", "b"], '-', &["a"]),
+            Ok("b".to_owned())
+        );
+        for key in ["AllocNodes", "AllowAccounts", "AllowGroups", "AllowQos"] {
+            let refused = changed(key, &["a", "b"], '-', &["a", "b"]).unwrap_err();
+            assert_eq!(refused.code, RefusalCode::InvalidValue);
+            assert_eq!(changed(key, &[], '-', &["a"]), Ok(String::new()));
+        }
+        assert_eq!(
+            changed("DenyAccounts", &["a"], '-', &["a"]),
+            Ok(String::new())
+        );
+        assert_eq!(changed("Nodes", &["a"], '+', &["a"]), Ok("a".to_owned()));
     }
 }

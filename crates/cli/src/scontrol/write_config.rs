@@ -14,6 +14,8 @@ use muster_model::node_state::InitialState;
 use muster_model::spec::MemoryAsk;
 use muster_model::time::TimeLimit;
 use muster_proto::client::ConfigAnswer;
+use std::fs::OpenOptions;
+use std::io::{self, Write as _};
 
 /// Writes a file of this name, or of slurm.conf's, with the time behind it.
 pub(super) fn write_config(session: &mut Session, file: Option<&String>) {
@@ -35,10 +37,17 @@ pub(super) fn write_config(session: &mut Session, file: Option<&String>) {
         None => endpoint::conf_path().display().to_string(),
     };
     let path = format!("{base}.{time}");
-    match std::fs::write(&path, file_text(&ctx, &config, &time)) {
+    match write_new(&path, &file_text(&ctx, &config, &time)) {
         Ok(()) => session.say.plain(&format!("Slurm config saved to {path}")),
         Err(e) => session.error(&format!("failed to write `{path}`: {e}")),
     }
+}
+
+/// Writes a file that is not there yet: root may write it to a folder where others make links.
+fn write_new(path: &str, text: &str) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    let mut file = options.write(true).create_new(true).open(path)?;
+    file.write_all(text.as_bytes())
 }
 
 /// Lines of `show config` about the controller and not its configuration.
@@ -251,6 +260,21 @@ fn partition_line(out: &mut String, p: &PartitionConfig) {
 mod tests {
     use super::*;
     use crate::listing::fixture;
+
+    /// A link that another user had made by the name of the file was followed.
+    #[test]
+    fn a_file_that_is_there_is_not_written() {
+        let folder =
+            std::env::temp_dir().join(format!("muster-write-config.{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (link, target) = (folder.join("link"), folder.join("target"));
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        let failed = write_new(link.to_str().unwrap(), "x").unwrap_err();
+        assert_eq!(failed.kind(), io::ErrorKind::AlreadyExists);
+        assert!(!target.exists());
+        write_new(target.to_str().unwrap(), "x").unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn settings_lose_their_units_and_stay_comments_where_there_are_none() {

@@ -221,7 +221,10 @@ fn read_node_files(chosen: &mut ChosenOptions) -> Result<(), OptionError> {
 }
 
 /// `--uid` and `--gid`. Without them the controller takes the caller's own identity, whatever is sent.
-fn owner(chosen: &ChosenOptions) -> Result<Owner, OptionError> {
+///
+/// # Errors
+/// There is no such user or group, or only root may name it.
+pub(crate) fn owner(chosen: &ChosenOptions) -> Result<Owner, OptionError> {
     let (uid, gid) = (chosen.value("uid"), chosen.value("gid"));
     let mut owner = Owner {
         uid: nix::unistd::getuid().as_raw(),

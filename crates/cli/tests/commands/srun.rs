@@ -252,6 +252,41 @@ fn a_lost_node_is_a_failure() {
     assert_eq!(seen.code, 1);
 }
 
+/// In an allocation these options were passed over without a word: the step ran as its job's user.
+#[test]
+fn another_user_is_refused_in_an_allocation_too() {
+    let stage = Stage::new();
+    let env = inside(&stage);
+    let env: Vec<(&str, &str)> = env.iter().map(|(n, v)| (*n, v.as_str())).collect();
+    for args in [
+        &["srun", "--uid=nosuchuser", "prog"][..],
+        &["srun", "--gid=nosuchgroup", "prog"],
+        &["srun", "-n1", "a", ":", "--uid=nosuchuser", "b"],
+        &["srun", "--het-group=0", "--uid=nosuchuser", "prog"],
+        &["srun", "--jobid=5", "--uid=nosuchuser", "prog"],
+    ] {
+        let seen = stage.run_with(args, &env, "");
+        assert_eq!(seen.code, 255, "{args:?}: {}", seen.stderr);
+        assert!(
+            seen.stderr.contains("id specification"),
+            "{args:?}: {}",
+            seen.stderr
+        );
+    }
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("not root: nothing is run as another user");
+        return;
+    }
+    for long in ["uid", "gid"] {
+        let seen = stage.run_as(65534, &["srun", &format!("--{long}=0"), "prog"], &env);
+        assert_eq!(
+            seen.stderr,
+            format!("srun: error: --{long} only permitted by root user\n")
+        );
+        assert_eq!(seen.code, 255);
+    }
+}
+
 #[test]
 fn mpi_is_what_there_is() {
     let stage = Stage::new();

@@ -12,6 +12,7 @@ use muster_proto::client::{AllocationInfo, Request, RequestBody, Response};
 use muster_proto::step::{AgentReply, AgentRequest, FromStepd, StepCreated, StepNode, ToStepd};
 use muster_proto::{PROTOCOL, frame};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -207,6 +208,13 @@ impl Stage {
         // A command that reads nothing may be gone already.
         let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
         seen(child.wait_with_output().unwrap())
+    }
+
+    /// Runs a command as another user, which only root can.
+    pub(crate) fn run_as(&self, uid: u32, args: &[&str], env: &[(&str, &str)]) -> Seen {
+        let mut command = self.prepare(args);
+        command.envs(env.iter().copied()).stdin(Stdio::null());
+        seen(command.uid(uid).gid(uid).output().unwrap())
     }
 
     /// The one job that was submitted.

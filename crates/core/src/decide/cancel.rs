@@ -62,7 +62,10 @@ pub(super) fn signal(
             return cancel_item(draft, item, uid, selection.cron);
         }
         let job = draft.job(item.record()).ok_or(RefusalCode::InvalidJobId)?;
-        let orders = orders(draft, job, step, (signal, uid), scope)?;
+        let mut orders = orders(draft, job, step, signal, scope)?;
+        if step.is_some() && signal == SIGKILL {
+            name_user(&mut orders, uid);
+        }
         draft.send(orders);
         Ok(())
     })
@@ -267,7 +270,7 @@ fn orders(
     draft: &Draft<'_>,
     job: &Job,
     step: Option<StepNo>,
-    (signal, uid): (u32, u32),
+    signal: u32,
     scope: SignalScope,
 ) -> Result<Vec<Effect>, Refusal> {
     match job.phase() {
@@ -291,17 +294,20 @@ fn orders(
         ));
     }
     for order in &mut orders {
-        if let Effect::Signal {
-            step: to,
-            cancelled_by,
-            ..
-        } = order
-        {
+        if let Effect::Signal { step: to, .. } = order {
             *to = Some(step);
-            *cancelled_by = (signal == SIGKILL).then_some(uid);
         }
     }
     Ok(orders)
+}
+
+/// Accounting has the user who ends a step.
+fn name_user(orders: &mut [Effect], uid: u32) {
+    for order in orders {
+        if let Effect::Signal { cancelled_by, .. } = order {
+            *cancelled_by = Some(uid);
+        }
+    }
 }
 
 fn already_done(id: JobId) -> Refusal {

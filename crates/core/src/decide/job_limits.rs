@@ -23,9 +23,9 @@ impl Moved {
     /// Counts a job that the command makes, if there is room for it.
     pub(super) fn submit(&mut self, state: &State, job: &Job) -> Result<(), Refusal> {
         let counts = |scope: &Scope, used: u32| Some(self.counted(scope, used));
-        require(submit_limit_beside(state, job, 1, counts))?;
+        require(submit_limit_beside(state, job, true, 1, counts))?;
         if state.keeps_limits() {
-            for scope in state.scopes_of(job, &job.partition) {
+            for scope in state.submit_scopes(job, true) {
                 add(&mut self.come, scope, 1);
             }
         }
@@ -55,7 +55,7 @@ impl Moved {
     /// A job that waits makes room.
     pub(super) fn leave(&mut self, state: &State, job: &Job) {
         if state.keeps_limits() {
-            for scope in state.scopes_of(job, &job.partition) {
+            for scope in state.submit_scopes(job, true) {
                 add(&mut self.gone, scope, 1);
             }
         }
@@ -77,13 +77,14 @@ impl Moved {
         tasks: u32,
     ) -> Result<(), Refusal> {
         let state = draft.state;
-        let before = state.scopes_of(job, &job.partition);
+        let waits = job.state == JobState::Pending;
+        let before = state.submit_scopes(job, waits);
         let counts = |scope: &Scope, used: u32| {
             let is_new = !before.contains(scope);
             is_new.then(|| self.counted(scope, used))
         };
-        require(submit_limit_beside(state, changed, tasks, counts))?;
-        let after = state.scopes_of(changed, &changed.partition);
+        require(submit_limit_beside(state, changed, waits, tasks, counts))?;
+        let after = state.submit_scopes(changed, waits);
         let moves = after.iter().any(|scope| !before.contains(scope));
         // One that is over a limit since before may be changed otherwise.
         if let Some(over) = state.denied_by(changed, draft.now)
@@ -96,8 +97,9 @@ impl Moved {
 
     /// Counts a job, or so many tasks of its record, that changes.
     pub(super) fn change(&mut self, state: &State, job: &Job, changed: &Job, tasks: u32) {
-        let before = state.scopes_of(job, &job.partition);
-        let after = state.scopes_of(changed, &changed.partition);
+        let waits = job.state == JobState::Pending;
+        let before = state.submit_scopes(job, waits);
+        let after = state.submit_scopes(changed, waits);
         for scope in after.into_iter().filter(|scope| !before.contains(scope)) {
             add(&mut self.come, scope, tasks);
         }

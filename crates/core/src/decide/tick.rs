@@ -14,6 +14,8 @@ use std::collections::BTreeSet;
 /// Makes the changes that are due.
 pub(super) fn tick(draft: &mut Draft<'_>, accounted: bool) {
     accruals(draft);
+    // Compares what was recorded before this tick, and forgets it: what the tick does to nodes is recorded for the next time.
+    super::triggers::tick(draft);
     silent_nodes(draft);
     time_limits(draft);
     for id in due(draft, &draft.state.by_warning) {
@@ -34,7 +36,6 @@ pub(super) fn tick(draft: &mut Draft<'_>, accounted: bool) {
     super::reservation::tick(draft);
     super::turns::tick(draft);
     super::power::tick(draft);
-    super::triggers::tick(draft);
     priorities(draft);
     if accounted {
         purge(draft);

@@ -54,7 +54,7 @@ pub fn spec_bytes(spec: &JobSpec) -> u64 {
 }
 
 /// The length of a value as it is written.
-pub(crate) fn encoded_bytes(value: &impl Encode<()>) -> u64 {
+pub fn encoded_bytes(value: &impl Encode<()>) -> u64 {
     let mut length = Length(0);
     match Encoder::new(&mut length).encode(value) {
         Ok(_) => length.0,

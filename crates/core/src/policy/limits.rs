@@ -23,7 +23,8 @@ use muster_model::account_limits::{Scope, TresAmount, TresAmounts, TresUsage};
 use muster_model::accounts::Qos;
 use muster_model::job::{ArrayRole, Job, JobState, MILLION, Phase};
 use muster_model::time::Timestamp;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::iter;
 
 /// The amounts that a running job is charged with, and the factor by which it counts (`UsageFactor`), in millionths.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -100,6 +101,41 @@ impl State {
         scopes
     }
 
+    /// The partitions whose limits on submitted jobs hold for a job: where it waits in several, each that has a QOS or an association
+    /// of its own, and the first of the others.
+    fn submit_partitions<'s>(&'s self, job: &'s Job, waits: bool) -> Vec<&'s str> {
+        let named = &job.spec.partitions;
+        if !waits || named.len() < 2 {
+            return vec![&job.partition];
+        }
+        let own = self.qos_of(job);
+        let qos = self.partitions.iter().filter_map(|p| {
+            let qos = p.qos.as_deref().filter(|qos| *qos != own)?;
+            Some((p.name.as_str(), qos))
+        });
+        let qos: HashMap<&str, &str> = qos.collect();
+        let known = self.accounts.user(&job.spec.owner.user);
+        let parts = known.and_then(|known| known.partitions.get(job.spec.account_name()));
+        let of_association = |name: &str| Some(parts?.get_key_value(name)?.0.as_str());
+        let mut seen = HashSet::new();
+        let all = iter::once(&job.partition).chain(named).map(String::as_str);
+        all.filter(|name| seen.insert((qos.get(name), of_association(name))))
+            .collect()
+    }
+
+    /// The scopes for which a job counts as submitted: in Slurm, too, a job that waits counts in all of its partitions.
+    pub(crate) fn submit_scopes(&self, job: &Job, waits: bool) -> Vec<Scope> {
+        let mut all: Vec<Scope> = Vec::new();
+        for partition in self.submit_partitions(job, waits) {
+            for scope in self.scopes_of(job, partition) {
+                if !all.contains(&scope) {
+                    all.push(scope);
+                }
+            }
+        }
+        all
+    }
+
     /// The contribution of a record.
     pub(crate) fn counted(&self, job: &Job) -> Counted {
         if !self.keeps_limits() || job.is_over() {
@@ -116,8 +152,16 @@ impl State {
         let of_partition = of_partition.and_then(|p| p.qos.as_deref());
         let foreign_qos = of_partition.filter(|qos| *qos != self.qos_of(job));
         let foreign_qos = foreign_qos.map(str::to_owned);
+        let scopes = self.scopes_of(job, &job.partition);
+        let waits = matches!(job.phase(), Phase::Pending | Phase::Requeueing);
+        let mut submitted_in = Vec::new();
+        if waits && job.spec.partitions.len() > 1 {
+            submitted_in = self.submit_scopes(job, waits);
+            submitted_in.retain(|scope| !scopes.contains(scope));
+        }
         Counted {
-            scopes: self.scopes_of(job, &job.partition),
+            scopes,
+            submitted_in,
             jobs: u32::from(runs),
             // A run that is over leaves its place to no other if the job comes back.
             submitted: match job.phase() {
@@ -171,6 +215,16 @@ impl State {
                         false => used.accruing.saturating_sub(counted.accruing),
                     };
                 }
+                if *used == CurrentUse::default() {
+                    self.limit_use.remove(scope);
+                }
+            }
+            for scope in &counted.submitted_in {
+                let used = self.limit_use.entry(scope.clone()).or_default();
+                used.submitted = match more {
+                    true => used.submitted.saturating_add(counted.submitted),
+                    false => used.submitted.saturating_sub(counted.submitted),
+                };
                 if *used == CurrentUse::default() {
                     self.limit_use.remove(scope);
                 }

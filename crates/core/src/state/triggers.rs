@@ -263,11 +263,14 @@ impl Triggers {
         self.index.runs_of.contains_key(&trigger)
     }
 
-    /// Triggers of time limits that are due.
+    /// Triggers of time limits that are due. A trigger whose last program was not started yet is not, however long ago its
+    /// time was: it fires when that program has been started.
     pub(crate) fn due_by_time(&self, now: Timestamp) -> Vec<u32> {
         let by_time = self.index.by_time.iter();
         let due = by_time.take_while(|due| due.at <= now);
-        due.map(|due| due.id).collect()
+        due.map(|due| due.id)
+            .filter(|id| !self.has_run(*id))
+            .collect()
     }
 
     /// Programs whose time has come.
@@ -277,16 +280,22 @@ impl Triggers {
         due.map(|(_, id)| *id).collect()
     }
 
-    /// Triggers for idle nodes that are due, and the nodes.
+    /// Triggers for idle nodes that are due, and the nodes; as with time limits, none whose last program was not started.
     pub(crate) fn due_idle(&self, now: Timestamp) -> Vec<(u32, Vec<NodeIdx>)> {
         let due = |watch: &IdleWatch| watch.due().is_some_and(|due| due <= now);
-        let watches = self.index.idle.iter().filter(|(_, watch)| due(watch));
+        let watches = self.free_watches().filter(|(_, watch)| due(watch));
         let nodes = |watch: &IdleWatch| {
             let long = watch.idle.iter();
             let long = long.take_while(|idle| idle.since.plus_s(watch.offset_s) <= now);
             long.map(|idle| idle.node).collect()
         };
         watches.map(|(id, watch)| (*id, nodes(watch))).collect()
+    }
+
+    /// Triggers for idle nodes, but for those whose last program was not started.
+    fn free_watches(&self) -> impl Iterator<Item = (&u32, &IdleWatch)> {
+        let watches = self.index.idle.iter();
+        watches.filter(|(id, _)| !self.has_run(**id))
     }
 
     /// When what was recorded is compared with triggers.
@@ -299,10 +308,13 @@ impl Triggers {
     /// When something is to be decided.
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
         let index = &self.index;
+        let mut by_time = index.by_time.iter();
         let times = [
-            index.by_time.first().map(|due| due.at),
+            by_time.find(|due| !self.has_run(due.id)).map(|due| due.at),
             index.waiting.first().map(|(due, _)| *due),
-            index.idle.values().filter_map(IdleWatch::due).min(),
+            self.free_watches()
+                .filter_map(|(_, watch)| watch.due())
+                .min(),
             self.check_due(),
         ];
         times.into_iter().flatten().min()

@@ -1,5 +1,6 @@
 //! What one job may name of partitions, reservations, licenses and features: each once, and a bounded number.
 
+use crate::limit_use::limited;
 use crate::world::{World, config, node_config, partition, spec, target};
 use muster_core::event::Event;
 use muster_model::command::{JobUpdate, NameList, ReservationAsk, UserCommand};
@@ -206,4 +207,50 @@ fn alternatives_and_counts_of_features_are_bounded_together() {
     );
     let half = counted(CONSTRAINT_COUNTS_MAX / 2);
     assert_eq!(w.refusal(asks(&half, &format!("{half}&f90*1"))), invalid);
+}
+
+/// A job of two partitions counted for the limits of the one that it names first: with `-p batch,short`, or by a change to
+/// `short,batch` of a job in batch, users had any number of jobs in a partition whose QOS allows two.
+#[test]
+fn a_job_that_waits_counts_in_each_of_its_partitions() {
+    let mut w = limited("maxsubmit=9", "maxsubmitpu=9");
+    let of = |names: &[&str]| JobSpec {
+        partitions: names.iter().map(|name| (*name).to_owned()).collect(),
+        ..spec("x")
+    };
+    let both = of(&["batch", "short"]);
+    let first = w.submit(both.clone());
+    let second = w.submit(of(&["short", "batch"]));
+    let moved = w.submit(of(&["batch"]));
+    for names in [&["batch", "short"][..], &["short", "batch"], &["short"]] {
+        let refused = w.try_submit(1000, of(names)).unwrap_err();
+        assert_eq!(refused.code, RefusalCode::AccountingPolicy, "{names:?}");
+        let update = JobUpdate {
+            partitions: Some(of(names).partitions),
+            ..JobUpdate::default()
+        };
+        let update = UserCommand::UpdateJob {
+            target: target(moved),
+            update: Box::new(update),
+        };
+        assert_eq!(w.refused(1000, update), RefusalCode::AccountingPolicy);
+    }
+    // One that runs counts where it runs only, also when it is changed or another takes its place.
+    assert!(w.start(first, &[0]));
+    let third = w.submit(both.clone());
+    let update = UserCommand::UpdateJob {
+        target: target(first),
+        update: Box::new(JobUpdate {
+            comment: Some("x".into()),
+            ..JobUpdate::default()
+        }),
+    };
+    w.must(1000, update);
+    w.try_submit(1000, both.clone()).unwrap_err();
+    for id in [second, third] {
+        w.cancel(1000, target(id));
+    }
+    w.submit(both.clone());
+    w.submit(both);
+    w.check_replay();
 }

@@ -7,10 +7,14 @@ use muster_model::command::{
 };
 use muster_model::ids::{Attempt, JobAttempt, JobId, NodeIdx, StepNo};
 use muster_model::job::{ExitStatus, Job, JobState};
+use muster_model::node_host::{FutureHost, NodeHost};
+use muster_model::node_state::InitialState;
+use muster_model::power::PowerConfig;
 use muster_model::spec::{
     Dependency, DependencyKind, DependencyTerm, JobSpec, ResourceAsk, WarnSignal,
 };
 use muster_model::time::TimeLimit;
+use muster_model::trigger::{TriggerAsk, TriggerEvents, TriggerReport, TriggerRunId};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 
@@ -69,6 +73,14 @@ enum Op {
     Reconfigure {
         kind: u8,
     },
+    Trigger {
+        pick: u32,
+        kind: u8,
+        permanent: bool,
+    },
+    Started {
+        pick: u32,
+    },
 }
 
 fn ops() -> impl Strategy<Value = Op> {
@@ -92,6 +104,38 @@ fn ops() -> impl Strategy<Value = Op> {
         3 => (0u32..200, any::<bool>()).prop_map(|(seconds, accounted)| Op::Pass { seconds, accounted }),
         1 => (0u8..4).prop_map(|kind| Op::Reconfigure { kind }),
     ]
+}
+
+/// With triggers, and nodes that are FUTURE or in power saving.
+fn ops_of_nodes() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        6 => ops(),
+        2 => (any::<u32>(), 0u8..40, any::<bool>())
+            .prop_map(|(pick, kind, permanent)| Op::Trigger { pick, kind, permanent }),
+        1 => any::<u32>().prop_map(|pick| Op::Started { pick }),
+        2 => (0u8..3, 10u8..16).prop_map(|(idx, verb)| Op::Node { idx, verb }),
+        1 => (4u8..7).prop_map(|kind| Op::Reconfigure { kind }),
+    ]
+}
+
+fn trigger(world: &mut World, which: u32, kind: u8, permanent: bool) {
+    let job = pick(world, which).map(|job| job.id);
+    let ask = match kind {
+        39 => TriggerAsk::Clear {
+            id: Some(which % 8),
+            job: None,
+            uid: None,
+        },
+        _ => TriggerAsk::Set {
+            events: TriggerEvents(1 << (kind % 10) | 1 << (which % 10)),
+            job: job.filter(|_| kind % 2 == 0),
+            nodes: ["", "n1", "n[1-2]"][which as usize % 3].to_owned(),
+            offset_s: i32::try_from(which % 200).expect("small") - 60,
+            program: "/bin/true".to_owned(),
+            permanent,
+        },
+    };
+    world.user(0, UserCommand::Trigger(Box::new(ask)));
 }
 
 fn uid(small: u8) -> u32 {
@@ -432,10 +476,12 @@ fn act(world: &mut World, op: &Op) {
                 world.now,
                 world.events
             );
-            // What a tick does may make more due at once, such as a job that is requeued after its deadline.
-            world.run(Command::Tick {
-                accounted: *accounted,
-            });
+            // What a tick does may make more due at once: a job that is requeued after its deadline ends, and then its triggers go.
+            for _ in 0..2 {
+                world.run(Command::Tick {
+                    accounted: *accounted,
+                });
+            }
             let next = world.state.next_tick(world.now);
             assert!(
                 next.is_none_or(|at| at > world.now),
@@ -444,13 +490,29 @@ fn act(world: &mut World, op: &Op) {
         }
         Op::Reconfigure { kind } => {
             let mut config = crate::world::config();
+            config.power = world.state.config.as_ref().and_then(|c| c.power.clone());
             match kind {
+                4 => config.nodes[0].state = InitialState::Future,
+                5 => config.nodes[1].state = InitialState::Future,
+                6 => config.power = None,
                 0 => config.nodes.truncate(2),
                 1 => config.nodes.push(crate::world::node_config("n4", 2, 500)),
                 2 => config.over_time_limit_min = Some(1),
                 _ => {}
             }
             world.configure(config, KeptPartitions::All);
+        }
+        Op::Trigger {
+            pick,
+            kind,
+            permanent,
+        } => trigger(world, *pick, *kind, *permanent),
+        Op::Started { pick } => {
+            let runs = world.state.triggers.runs().values().filter(|run| run.begun);
+            let runs: Vec<TriggerRunId> = runs.map(|run| run.id).collect();
+            if let Some(run) = runs.get(*pick as usize % runs.len().max(1)) {
+                world.run(Command::Trigger(TriggerReport::Started(*run)));
+            }
         }
     }
 }
@@ -480,7 +542,29 @@ fn node(world: &mut World, idx: u32, verb: u8) {
         4 => set(world, "DOWN"),
         5 => set(world, "DRAIN"),
         6..=8 => set(world, "RESUME"),
-        _ => set(world, "FAIL"),
+        9 => set(world, "FAIL"),
+        10 | 11 => set(world, "FUTURE"),
+        12 => set(world, "POWER_DOWN_FORCE"),
+        13 => set(world, "POWER_UP"),
+        14 => {
+            let nodes = name.clone();
+            world.user(0, UserCommand::CancelReboot { nodes });
+        }
+        _ => {
+            let line = &world.state.nodes[idx as usize].config;
+            let host = FutureHost {
+                host: NodeHost {
+                    hostname: format!("h{idx}"),
+                    addr: "10.0.0.1".to_owned(),
+                    port: 6818,
+                },
+                sockets: line.sockets,
+                cores_per_socket: line.cores_per_socket,
+                threads_per_core: line.threads_per_core,
+                feature: None,
+            };
+            world.user(0, UserCommand::TakeNode(Box::new(host)));
+        }
     }
 }
 
@@ -507,6 +591,31 @@ proptest! {
     #[test]
     fn invariants_hold_and_history_replays(ops in prop::collection::vec(ops(), 1..120)) {
         let mut world = World::new();
+        for op in &ops {
+            act(&mut world, op);
+        }
+        world.check_replay();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, max_shrink_iters: 3000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn invariants_hold_with_triggers_and_nodes_that_come_and_go(
+        ops in prop::collection::vec(ops_of_nodes(), 1..120),
+    ) {
+        let mut config = crate::world::config();
+        config.power = Some(PowerConfig {
+            suspend_time_s: Some(100),
+            suspend_timeout_s: 30,
+            resume_timeout_s: 60,
+            suspend_rate: 0,
+            resume_rate: 0,
+            keep: Vec::new(),
+            except_states: Vec::new(),
+        });
+        let mut world = World::with(config);
         for op in &ops {
             act(&mut world, op);
         }

@@ -361,6 +361,67 @@ fn a_node_is_idle_for_the_time_that_was_asked_for() {
     world.check_replay();
 }
 
+/// A trigger that was due and whose last program had not been started had the controller look at it again at once, without end.
+#[test]
+fn a_trigger_whose_program_waits_is_not_due() {
+    let mut world = settled(World::new());
+    world.must(
+        0,
+        set(Ask {
+            permanent: true,
+            ..on(TriggerEvents::IDLE)
+        }),
+    );
+    let job = running(&mut world, 10, &[0]);
+    world.must(
+        0,
+        set(Ask {
+            permanent: true,
+            offset_s: -500,
+            ..of_job(TriggerEvents::TIME, job)
+        }),
+    );
+    world.pass(101);
+    assert_eq!(world.state.triggers.runs().len(), 2);
+    world.must(
+        0,
+        UserCommand::Requeue {
+            target: target(job),
+            hold: false,
+            special_exit: false,
+            incomplete: false,
+        },
+    );
+    world.release(job);
+    world.pass(200);
+    assert!(world.start(job, &[0]));
+    world.pass(101);
+    let is_due = |world: &World| world.state.next_tick(world.now) == Some(world.now);
+    assert!(!is_due(&world));
+    assert_eq!(ran(&mut world).len(), 2);
+    assert!(
+        is_due(&world),
+        "the nodes are idle, and the job's time is near"
+    );
+    world.tick();
+    assert_eq!((ran(&mut world).len(), is_due(&world)), (2, false));
+    world.check_replay();
+}
+
+/// What happened to a node in the tick that compared earlier events with triggers was forgotten with these.
+#[test]
+fn a_node_that_is_lost_while_events_are_compared_fires() {
+    let mut world = settled(World::new());
+    world.must(0, set(on(TriggerEvents::DOWN)));
+    world.register(0, "boot", &[]);
+    world.node(0, NodeCommand::Lost);
+    world.must(0, update("n2", "DRAIN"));
+    world.pass(100);
+    assert!(world.state.nodes[0].down);
+    assert_eq!(ran(&mut world), NONE);
+    assert_eq!(ran_in_period(&mut world), [(1, "n1".to_owned())]);
+}
+
 #[test]
 fn what_the_controller_reports_fires_with_its_name() {
     let mut world = settled(World::new());

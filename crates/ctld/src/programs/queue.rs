@@ -17,6 +17,8 @@ pub(super) struct QueueBounds {
     pub(super) what: &'static str,
     /// Programs that run at the same time.
     pub(super) at_once: usize,
+    /// Programs of one user that run at the same time.
+    pub(super) of_user_at_once: usize,
     /// Programs of one user that wait.
     pub(super) items: usize,
     /// Bytes of users.
@@ -39,7 +41,15 @@ struct QueueShared {
 struct QueueState {
     turns: UserTurns,
     running: usize,
+    /// The same by user.
+    running_of: HashMap<u32, usize>,
     is_closed: bool,
+}
+
+/// A program that has a place to run; [`ProgramQueue::leave`] gives it back.
+pub(super) struct PlacedProgram {
+    pub(super) uid: u32,
+    pub(super) plan: ProgramPlan,
 }
 
 impl ProgramQueue {
@@ -48,6 +58,7 @@ impl ProgramQueue {
             inner: Mutex::new(QueueState {
                 turns: UserTurns::new(bounds),
                 running: 0,
+                running_of: HashMap::new(),
                 is_closed: false,
             }),
             changed: Condvar::new(),
@@ -67,14 +78,13 @@ impl ProgramQueue {
     }
 
     /// Waits for a program and a place for it; absent once nothing is left and nobody adds more. [`ProgramQueue::leave`] follows.
-    pub(super) fn next(&self) -> Option<ProgramPlan> {
+    pub(super) fn next(&self) -> Option<PlacedProgram> {
         let mut inner = self.lock();
         loop {
             if inner.running < inner.turns.bounds.at_once
-                && let Some(plan) = inner.turns.pop()
+                && let Some(placed) = inner.take()
             {
-                inner.running += 1;
-                return Some(plan);
+                return Some(placed);
             }
             if inner.is_closed && inner.turns.of_user.is_empty() {
                 return None;
@@ -84,10 +94,16 @@ impl ProgramQueue {
         }
     }
 
-    /// A program has ended.
-    pub(super) fn leave(&self) {
+    /// A program of a user has ended.
+    pub(super) fn leave(&self, uid: u32) {
         let mut inner = self.lock();
         inner.running = inner.running.saturating_sub(1);
+        if let Some(own) = inner.running_of.get_mut(&uid) {
+            *own -= 1;
+            if *own == 0 {
+                inner.running_of.remove(&uid);
+            }
+        }
         self.0.changed.notify_one();
     }
 
@@ -99,6 +115,19 @@ impl ProgramQueue {
 
     fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.0.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl QueueState {
+    /// Takes the next program of a user who may have one more run.
+    fn take(&mut self) -> Option<PlacedProgram> {
+        let running_of = &self.running_of;
+        let most = self.turns.bounds.of_user_at_once;
+        let has_place = |uid: u32| running_of.get(&uid).is_none_or(|own| *own < most);
+        let placed = self.turns.pop(has_place)?;
+        self.running += 1;
+        *self.running_of.entry(placed.uid).or_default() += 1;
+        Some(placed)
     }
 }
 
@@ -265,11 +294,12 @@ impl UserTurns {
         self.of_user.remove(&uid);
     }
 
-    /// Takes the next program of the user whose turn it is.
-    fn pop(&mut self) -> Option<ProgramPlan> {
+    /// Takes the next program of the user whose turn it is, of those who have a place for one.
+    fn pop(&mut self, has_place: impl Fn(u32) -> bool) -> Option<PlacedProgram> {
         let after = (Bound::Excluded(self.last), Bound::Unbounded);
-        let next = self.of_user.range(after).next();
-        let uid = *next.or_else(|| self.of_user.first_key_value())?.0;
+        let upto = (Bound::Unbounded, Bound::Included(self.last));
+        let mut users = self.of_user.range(after).chain(self.of_user.range(upto));
+        let uid = *users.find(|(uid, _)| has_place(**uid))?.0;
         self.last = uid;
         let own = self.of_user.get_mut(&uid)?;
         let (number, WaitingProgram { plan, counted }) = own.waiting.pop_first()?;
@@ -283,7 +313,7 @@ impl UserTurns {
             own.bytes.give_back(bytes + spec);
         }
         self.remove_if_idle(uid);
-        Some(plan)
+        Some(PlacedProgram { uid, plan })
     }
 }
 
@@ -300,6 +330,7 @@ mod tests {
     const BOUNDS: QueueBounds = QueueBounds {
         what: "program",
         at_once: 1,
+        of_user_at_once: usize::MAX,
         items: usize::MAX,
         bytes: ByteBounds {
             own: 2 << 20,
@@ -338,6 +369,10 @@ mod tests {
         found.map(|(_, value)| value).unwrap_or_default()
     }
 
+    fn pop(turns: &mut UserTurns) -> Option<ProgramPlan> {
+        turns.pop(|_| true).map(|placed| placed.plan)
+    }
+
     fn job_of(plan: ProgramPlan) -> u64 {
         value(plan, "SLURM_JOB_ID").parse().unwrap()
     }
@@ -354,7 +389,7 @@ mod tests {
         for (uid, id) in [(3, 100), (9, 200), (3, 101)] {
             assert!(waiting.push(uid, epilog(id, &spec)));
         }
-        let order: Vec<u64> = std::iter::from_fn(|| waiting.pop().map(job_of)).collect();
+        let order: Vec<u64> = std::iter::from_fn(|| pop(&mut waiting).map(job_of)).collect();
         assert_eq!(order, [100, 0, 200, 101, 1, 2, 3, 4]);
         assert!(waiting.of_user.is_empty() && waiting.specs.0.is_empty());
         assert_eq!(waiting.bytes.all(), 0);
@@ -383,7 +418,7 @@ mod tests {
         let prolog =
             |turns: &mut UserTurns| turns.push(8, plan(JobProgram::Prolog(launch), 7, &shared));
         assert!(prolog(&mut waiting));
-        let plans: Vec<ProgramPlan> = std::iter::from_fn(|| waiting.pop()).collect();
+        let plans: Vec<ProgramPlan> = std::iter::from_fn(|| pop(&mut waiting)).collect();
         assert!(plans.iter().any(|plan| plan.prolog() == Some(launch)));
         let lengths = plans
             .into_iter()
@@ -406,7 +441,7 @@ mod tests {
         let whole = waiting.of_user[&7].waiting.len();
         let more = (0..100_000).take_while(|id| waiting.push(7, epilog(*id, &shared)));
         assert!(more.count() >= whole, "they take no more than those before");
-        while let Some(plan) = waiting.pop() {
+        while let Some(plan) = pop(&mut waiting) {
             assert!(plan.spec().is_some());
         }
         assert_eq!(waiting.bytes.all(), 0);
@@ -431,12 +466,35 @@ mod tests {
         waiting.push(7, prolog(2));
         assert!(waiting.push(7, epilog(1, &shared)));
         // One that has begun goes on.
-        assert_eq!(waiting.pop().map(job_of), Some(1));
+        assert_eq!(pop(&mut waiting).map(job_of), Some(1));
         waiting.drop_prolog(7, JobId(1));
         waiting.drop_prolog(8, JobId(2));
         waiting.drop_prolog(7, JobId(2));
-        assert!(waiting.pop().is_some_and(|plan| plan.prolog().is_none()));
+        assert!(pop(&mut waiting).is_some_and(|plan| plan.prolog().is_none()));
         assert!(waiting.of_user.is_empty() && waiting.specs.0.is_empty());
+    }
+
+    /// Programs of one user that took minutes each had all the places, and those of others waited as long.
+    #[test]
+    fn a_user_has_a_part_of_the_places() {
+        let queue = ProgramQueue::new(QueueBounds {
+            at_once: 4,
+            of_user_at_once: 2,
+            ..BOUNDS
+        });
+        (0..5).for_each(|id| queue.push(7, epilog(id, &spec(10))));
+        let next = |queue: &ProgramQueue| {
+            let placed = queue.lock().take();
+            placed.map(|placed| (placed.uid, job_of(placed.plan)))
+        };
+        let first: Vec<_> = std::iter::from_fn(|| next(&queue)).collect();
+        assert_eq!(first, [(7, 0), (7, 1)]);
+        queue.push(9, epilog(100, &spec(10)));
+        assert_eq!((next(&queue), next(&queue)), (Some((9, 100)), None));
+        queue.leave(7);
+        queue.leave(9);
+        assert_eq!((next(&queue), next(&queue)), (Some((7, 2)), None));
+        assert_eq!(queue.lock().running_of.len(), 1);
     }
 
     /// What comes while there is no room takes its turn with what came before, and is bounded all the same.
@@ -444,17 +502,17 @@ mod tests {
     fn what_waits_for_room_takes_turns() {
         let queue = ProgramQueue::new(BOUNDS);
         (0..5).for_each(|id| queue.push(7, epilog(id, &spec(10))));
-        let mut started = vec![job_of(queue.next().unwrap())];
+        let mut started = vec![job_of(queue.next().unwrap().plan)];
         queue.push(9, epilog(100, &spec(10)));
         (0..1000).for_each(|_| queue.push(10, epilog(200, &spec(TEXT))));
         assert!(queue.lock().turns.of_user[&10].bytes.own() <= BOUNDS.bytes.own);
         queue.close();
         for _ in 0..4 {
-            queue.leave();
-            started.push(job_of(queue.next().unwrap()));
+            queue.leave(7);
+            started.push(job_of(queue.next().unwrap().plan));
         }
         assert_eq!(started, [0, 100, 200, 1, 200]);
-        while queue.lock().turns.pop().is_some() {}
+        while pop(&mut queue.lock().turns).is_some() {}
         assert!(queue.next().is_none());
     }
 }

@@ -3,7 +3,7 @@
 //! nothing of the controller's memory, becomes the user.
 
 use super::plan::ProgramPlan;
-use super::queue::{ProgramQueue, QueueBounds};
+use super::queue::{PlacedProgram, ProgramQueue, QueueBounds};
 use super::{Invocation, begin, end};
 use crate::failure;
 use crate::mail::ToWriter;
@@ -26,6 +26,7 @@ const TIME_LIMIT: Duration = Duration::from_secs(300);
 const BOUNDS: QueueBounds = QueueBounds {
     what: "trigger",
     at_once: 64,
+    of_user_at_once: usize::MAX,
     items: usize::MAX,
     bytes: ByteBounds {
         own: usize::MAX,
@@ -33,6 +34,12 @@ const BOUNDS: QueueBounds = QueueBounds {
         few: 0,
     },
     cut_beyond: usize::MAX,
+};
+
+/// The same where users have triggers: programs of one leave places to those of others, however long they take.
+const USERS_BOUNDS: QueueBounds = QueueBounds {
+    of_user_at_once: 8,
+    ..BOUNDS
 };
 
 /// Whether the controller stops. Who starts a program holds it until the writer has been informed: what is started while the
@@ -60,7 +67,7 @@ impl TriggerPrograms {
     pub(super) fn start(writer: &Sender<ToWriter>) -> std::io::Result<TriggerPrograms> {
         let programs = TriggerPrograms {
             own: ProgramQueue::new(BOUNDS),
-            others: ProgramQueue::new(BOUNDS),
+            others: ProgramQueue::new(USERS_BOUNDS),
         };
         for queue in [&programs.own, &programs.others] {
             let (queue, writer) = (queue.clone(), writer.clone());
@@ -142,7 +149,7 @@ fn start(
 }
 
 fn run_all(queue: &ProgramQueue, writer: &Sender<ToWriter>) {
-    while let Some(plan) = queue.next() {
+    while let Some(PlacedProgram { uid, plan }) = queue.next() {
         let (inside, writer) = (queue.clone(), writer.clone());
         let work = move || {
             let trigger = plan.trigger();
@@ -150,11 +157,11 @@ fn run_all(queue: &ProgramQueue, writer: &Sender<ToWriter>) {
             if let Some(begun) = start(&invocation, trigger, &writer) {
                 end(begun, &invocation);
             }
-            inside.leave();
+            inside.leave(uid);
         };
         if let Err(e) = failure::spawn_worker("trigger", work) {
             error!("the program of a trigger is not run: cannot start thread: {e}");
-            queue.leave();
+            queue.leave(uid);
         }
     }
 }

@@ -2,19 +2,67 @@
 //! position and the notice. Files are only appended to; a controller begins a file of its own when it starts, so a line that was cut
 //! off when the machine stopped is the last of its file.
 
-use log::error;
+use log::{error, warn};
 use muster_journal::Position;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Bytes of one file.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 /// Files of one webhook; with more, the oldest goes, sent or not.
 const FILES_MAX: usize = 16;
+
+/// Bytes of notices of one user's jobs that wait to be sent; further ones are left out, so that they push out nothing of others.
+const USER_BYTES_MAX: u64 = FILES_MAX as u64 * FILE_BYTES_MAX / 4;
+/// How often a user with more has it looked at which files were sent.
+const SHARES_PACE: Duration = Duration::from_secs(1);
+
+/// Which part of the files notices of each user's jobs have.
+#[derive(Default)]
+struct UserShares {
+    /// Bytes of the users in each file.
+    by_file: BTreeMap<u64, HashMap<String, u64>>,
+    /// Bytes of each user in all files.
+    total: HashMap<String, u64>,
+    /// When it was last looked at which files are there.
+    looked: Option<Instant>,
+    /// Users whose notices are left out, and how many.
+    left_out: HashMap<String, u64>,
+}
+
+impl UserShares {
+    fn is_over(&self, user: &str, bytes: u64) -> bool {
+        let own = self.total.get(user).copied().unwrap_or(0);
+        own.saturating_add(bytes) > USER_BYTES_MAX
+    }
+
+    fn add(&mut self, file: u64, user: &str, bytes: u64) {
+        let in_file = self.by_file.entry(file).or_default();
+        for counts in [in_file, &mut self.total] {
+            *counts.entry(user.to_owned()).or_default() += bytes;
+        }
+    }
+
+    /// Forgets files that were sent or have gone.
+    fn keep(&mut self, files: &[u64]) {
+        let is_gone = |file: &u64| files.binary_search(file).is_err();
+        let gone: Vec<u64> = self.by_file.keys().copied().filter(is_gone).collect();
+        let gone = gone.iter().filter_map(|file| self.by_file.remove(file));
+        for (user, bytes) in gone.flatten() {
+            if let Some(own) = self.total.get_mut(&user) {
+                *own -= bytes;
+                if *own == 0 {
+                    self.total.remove(&user);
+                }
+            }
+        }
+    }
+}
 
 /// What the thread that writes and the one that sends have in common.
 pub(super) struct SpoolState {
@@ -73,6 +121,7 @@ pub(super) struct Spool {
     bytes: u64,
     is_dirty: bool,
     has_failed: bool,
+    shares: UserShares,
     state: Arc<SpoolState>,
 }
 
@@ -156,6 +205,7 @@ impl Spool {
             bytes: 0,
             is_dirty: false,
             has_failed: false,
+            shares: UserShares::default(),
             state: Arc::new(SpoolState {
                 inner: Mutex::new(SpoolProgress {
                     end: SpoolEnd {
@@ -174,12 +224,19 @@ impl Spool {
         Arc::clone(&self.state)
     }
 
-    /// Adds a notice. One that the disk does not take is lost, which is logged once.
-    pub(super) fn append(&mut self, position: Position, notice: &str) {
+    /// Adds a notice, of a job of this user if one is named. One that the disk does not take is lost, which is logged once.
+    pub(super) fn append(&mut self, position: Position, user: Option<&str>, notice: &str) {
         let line = format!("{position} {notice}\n");
+        let bytes = line.len() as u64;
+        if user.is_some_and(|user| !self.has_room(user, bytes)) {
+            return;
+        }
         match self.write(line.as_bytes()) {
             Ok(()) => {
                 (self.is_dirty, self.has_failed) = (true, false);
+                if let Some(user) = user {
+                    self.shares.add(self.number, user, bytes);
+                }
             }
             Err(e) => {
                 // Half a line may be there, after which nothing is read.
@@ -193,6 +250,28 @@ impl Spool {
                 }
             }
         }
+    }
+
+    /// Whether a user's jobs may have so many bytes more.
+    fn has_room(&mut self, user: &str, bytes: u64) -> bool {
+        let is_new = |at: Instant| at.elapsed() < SHARES_PACE;
+        if self.shares.is_over(user, bytes) && !self.shares.looked.is_some_and(is_new) {
+            self.shares.looked = Some(Instant::now());
+            self.shares.keep(&numbers(&self.folder, &self.name));
+        }
+        let name = &self.name;
+        if self.shares.is_over(user, bytes) {
+            let count = self.shares.left_out.entry(user.to_owned()).or_default();
+            *count += 1;
+            if *count == 1 {
+                warn!("webhook {name}: notices of jobs of {user} are left out: too many wait");
+            }
+            return false;
+        }
+        if let Some(count) = self.shares.left_out.remove(user) {
+            error!("webhook {name}: {count} notices of jobs of {user} were left out");
+        }
+        true
     }
 
     fn write(&mut self, line: &[u8]) -> io::Result<()> {
@@ -218,6 +297,7 @@ impl Spool {
         (self.open, self.bytes) = (None, 0);
         self.number += 1;
         let all = numbers(&self.folder, &self.name);
+        self.shares.keep(&all);
         let beyond = (all.len() + 1).saturating_sub(FILES_MAX);
         for number in &all[..beyond.min(all.len())] {
             let path = file_of(&self.folder, &self.name, *number);
@@ -272,7 +352,7 @@ mod tests {
         let mut spool = Spool::open(&folder, "a");
         let notice = "x".repeat(1 << 20);
         for position in 1..=200 {
-            spool.append(position, &notice);
+            spool.append(position, None, &notice);
         }
         spool.sync();
         let found = numbers(&folder, "a");
@@ -284,12 +364,43 @@ mod tests {
         torn.write_all(b"201 {\"id").unwrap();
         assert_eq!(last_event(&folder, "a"), Some(200));
         let mut again = Spool::open(&folder, "a");
-        again.append(202, "{}");
+        again.append(202, None, "{}");
         again.sync();
         assert_eq!(last_event(&folder, "a"), Some(202));
         assert_eq!(last_event(&folder, "b"), None);
         again.remove();
         assert!(numbers(&folder, "a").is_empty());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// Notices of one user's jobs pushed out those of others and of nodes, where an address took nothing for some time.
+    #[test]
+    fn a_user_has_a_part_of_the_files() {
+        let folder = std::env::temp_dir().join(format!("muster-spool-user.{}", std::process::id()));
+        make_folder(&folder).unwrap();
+        let mut spool = Spool::open(&folder, "a");
+        spool.append(1, None, "node");
+        let notice = "x".repeat(1 << 20);
+        for position in 2..=200 {
+            spool.append(position, Some("ada"), &notice);
+        }
+        spool.append(201, Some("bob"), "bob's");
+        spool.sync();
+        let files = numbers(&folder, "a");
+        let text: String = files
+            .iter()
+            .map(|file| fs::read_to_string(file_of(&folder, "a", *file)).unwrap())
+            .collect();
+        assert!(text.starts_with("1 node\n") && text.ends_with("201 bob's\n"));
+        assert!(text.len() as u64 <= USER_BYTES_MAX + 1000 && text.len() > 10 << 20);
+        // What was sent counts no more.
+        fs::remove_file(file_of(&folder, "a", files[0])).unwrap();
+        spool.shares.looked = None;
+        spool.append(202, Some("ada"), &notice);
+        spool.sync();
+        assert_eq!(last_event(&folder, "a"), Some(202));
+        let counted: u64 = spool.shares.total.values().sum();
+        assert!(counted < USER_BYTES_MAX - (3 << 20), "{counted}");
         fs::remove_dir_all(&folder).unwrap();
     }
 }

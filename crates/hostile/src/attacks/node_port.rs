@@ -18,6 +18,7 @@ use muster_channel::{SECRET, Scheme};
 use muster_model::ids::{JobId, StepNo};
 use muster_model::job::ExitStatus;
 use muster_model::spec::JobSpec;
+use muster_proto::address::Address;
 use muster_proto::hello::JobCredential;
 use muster_proto::step::{
     AgentReply, AgentRequest, Attach, FromStepd, StepCreated, StepSpec, ToStepd,
@@ -286,7 +287,7 @@ fn foreign_credentials(
 ) -> Vec<(String, Vec<u8>)> {
     let spool = target.spool(NODE);
     let entries = fs::read_dir(&spool).into_iter().flatten().flatten();
-    // Sockets of step daemons as well: names are not secret.
+    // Sockets of step daemons as well, whose names other users cannot know.
     let mut paths: Vec<String> = entries.map(|e| e.path().display().to_string()).collect();
     let spool = spool.display();
     paths.extend([
@@ -368,7 +369,8 @@ fn first_messages(key: &ByteVec) -> Vec<ToStepd> {
     ]
 }
 
-/// The key of one's own step leads to step daemons of the node, as the sockets' names are not secret; those of others want theirs.
+/// The key of one's own step leads to step daemons of the job, whose sockets' names have a secret part; those of others want theirs,
+/// also of who has learned it.
 pub(super) fn steps_of_others(target: &Target, _: &mut Random) -> Outcome {
     let mut outcome = Outcome::default();
     let (at, own) = or_end!(begin(target, &mut outcome), target, outcome);
@@ -379,10 +381,13 @@ pub(super) fn steps_of_others(target: &Target, _: &mut Random) -> Outcome {
         outcome.finding("an owner gets no step");
         return finished(target, outcome);
     };
-    let socket = |job: JobId, step: StepNo| {
-        let name = format!("step-{job}.{}.sock", step.0);
-        target.spool(NODE).join(name).display().to_string()
+    let socket = |step: &StepCreated| {
+        let node = step.nodes.first();
+        let address = node.and_then(|node| Address::parse(&node.address));
+        address.map_or_else(String::new, |address| address.path)
     };
+    let spool = target.spool(NODE);
+    let guessed = spool.join(format!("step-{}.{}.sock", theirs.job, StepNo::BATCH.0));
     let ask = |path: String, message: &ToStepd| -> std::io::Result<PeerReply<FromStepd>> {
         let credential = credential(&JobCredential::Step {
             job: own.job,
@@ -394,9 +399,9 @@ pub(super) fn steps_of_others(target: &Target, _: &mut Random) -> Outcome {
         Ok(carried.ask(message))
     };
     for message in first_messages(&mine.key) {
-        for step in [StepNo::BATCH, other.step] {
+        for path in [guessed.display().to_string(), socket(&other)] {
             outcome.sent += 1;
-            match ask(socket(theirs.job, step), &message) {
+            match ask(path, &message) {
                 Err(_) | Ok(PeerReply::Refused(_) | PeerReply::Closed) => outcome.refused += 1,
                 Ok(answer) => outcome.finding(format!(
                     "another's step answers {message:?} with {answer:?}"
@@ -407,7 +412,7 @@ pub(super) fn steps_of_others(target: &Target, _: &mut Random) -> Outcome {
     // Its srun comes last.
     let srun = ToStepd::Hello(mine.key.clone(), Some(Versions::CLUSTER.greeting()));
     outcome.sent += 1;
-    match ask(socket(own.job, mine.step), &srun) {
+    match ask(socket(&mine), &srun) {
         Ok(PeerReply::Accepted(_)) => outcome.accepted += 1,
         other => outcome.finding(format!("one's own step does not answer: {other:?}")),
     }

@@ -146,6 +146,17 @@ fn a_users_program_runs_as_the_user() {
     c.ok(&format!("scancel {job}"));
     ran(&c, &format!("{job};"));
     assert_eq!(c.read("ran"), format!("65534 65534 / 1 {job}\n"));
+    // It is in no session of root's, whose terminal it could write to, and starts no processes without a bound.
+    let ran_in = c.dir.join("ran").display().to_string();
+    let text = "#!/bin/sh\necho $(($(cut -d' ' -f6 /proc/$$/stat) - $$)) $(awk '/^Max processes/ {print $4}' /proc/$$/limits) >> RAN\n";
+    c.write("prog", &text.replace("RAN", &ran_in));
+    c.write("ran", "");
+    c.ok("chmod 666 ran");
+    c.ok(&format!("{nobody} strigger --set --drained -p $PWD/prog"));
+    c.ok("scontrol update nodename=n1 state=drain reason=x");
+    c.until("the program has run", || !c.read("ran").is_empty());
+    assert_eq!(c.read("ran"), "0 4096\n");
+    c.ok("scontrol update nodename=n1 state=resume");
     // Nobody who is not let has one.
     let conf = c.path("slurm.conf");
     let text = std::fs::read_to_string(&conf).unwrap();

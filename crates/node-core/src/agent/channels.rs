@@ -1,6 +1,7 @@
 //! Access to this node from other hosts: only holders of the key of a job that is here may connect.
 
 use super::Agent;
+use crate::stepd_reuse::sockets_of_job;
 use minicbor::bytes::ByteVec;
 use muster_model::ids::{JobId, StepId};
 use muster_proto::hello::JobCredential;
@@ -70,7 +71,7 @@ impl Agent {
             JobCredential::Step { job, step, path } => {
                 let part = self.steps.node_steps.part(StepId::new(*job, *step));
                 let step_key = part.and_then(|part| part.step_key.clone());
-                if !self.is_stepd_socket(*job, path) {
+                if !self.is_stepd_socket(*job, &key, path) {
                     return Err(ChannelRefusal::NoSocket);
                 }
                 Ok(ChannelPeer {
@@ -90,12 +91,13 @@ impl Agent {
     }
 
     /// Whether a path is that of a socket in this node's spool directory of a step daemon of this job. It may be named after an
-    /// earlier step: a daemon serves one after the other.
-    fn is_stepd_socket(&self, job: JobId, path: &str) -> bool {
+    /// earlier step: a daemon serves one after the other. Earlier versions had the job's number in the name.
+    fn is_stepd_socket(&self, job: JobId, job_key: &[u8], path: &str) -> bool {
         let spool = self.state.node.config.spool_dir.to_string_lossy();
         let name = path.strip_prefix(&*spool).and_then(|p| p.strip_prefix('/'));
         name.is_some_and(|name| {
-            let step = name.strip_prefix(&format!("step-{job}."));
+            let step = name.strip_prefix(&sockets_of_job(job_key));
+            let step = step.or_else(|| name.strip_prefix(&format!("step-{job}.")));
             let step = step.and_then(|name| name.strip_suffix(".sock"));
             step.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
         })

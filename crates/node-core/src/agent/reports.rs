@@ -41,6 +41,8 @@ const USER_BYTES_MAX: usize = 16 << 20;
 const STEP_BYTES_MAX: usize = 128 << 20;
 /// Approximate size of a report without its texts.
 const REPORT_BYTES: usize = 2 << 10;
+/// Bytes after which no other report goes into the same message: the reports of several users may be more than one may have.
+const MESSAGE_BYTES: usize = 8 << 20;
 
 /// About how many bytes a report is, if it is about a step.
 fn step_bytes(report: &Report) -> Option<usize> {
@@ -53,6 +55,19 @@ fn step_bytes(report: &Report) -> Option<usize> {
         }
         Report::StepEnded { .. } => Some(REPORT_BYTES),
         _ => None,
+    }
+}
+
+/// About how many bytes a report is.
+fn bytes_of(report: &Report) -> usize {
+    match report {
+        Report::LaunchFailed { error, .. } | Report::NodeFault { error } => {
+            REPORT_BYTES + error.len()
+        }
+        Report::BatchEnded { .. } | Report::Released | Report::Vanished => REPORT_BYTES,
+        Report::StepStarted(_) | Report::StepEnded { .. } => {
+            step_bytes(report).unwrap_or(REPORT_BYTES)
+        }
     }
 }
 
@@ -109,8 +124,8 @@ impl Reports {
         self.ended.contains_key(&ended)
     }
 
-    /// Takes the reports not yet sent on this connection; none while they all may be delayed: starts of steps, and
-    /// ends that soon follow another.
+    /// Takes the reports not yet sent on this connection, as many as fit into a message, so that more may follow; none while they
+    /// all may be delayed: starts of steps, and ends that soon follow another.
     pub(super) fn take_unsent(&mut self, now_ms: u64) -> Option<Vec<NumberedReport>> {
         let unsent = self.queue.iter().skip(self.sent);
         let soon = self.follows_end(now_ms);
@@ -127,8 +142,16 @@ impl Reports {
         if unsent.clone().any(is_end) {
             self.ended_ms = Some(now_ms);
         }
-        let unsent: Vec<_> = unsent.cloned().collect();
-        self.sent = self.queue.len();
+        let mut bytes = 0;
+        let fits = |report: &&NumberedReport| {
+            let has_room = bytes < MESSAGE_BYTES;
+            bytes += bytes_of(&report.report);
+            has_room
+        };
+        let unsent: Vec<_> = unsent.take_while(fits).cloned().collect();
+        self.sent += unsent.len();
+        // The rest follows at once.
+        self.due = self.sent < self.queue.len();
         (!unsent.is_empty()).then_some(unsent)
     }
 
@@ -207,10 +230,15 @@ impl Reports {
 mod tests {
     use super::*;
     use muster_model::job::{Step, StepEnd};
+    use muster_model::limits::REQUEST_BYTES_MAX;
     use muster_model::spec::StdioSpec;
 
     fn started(reports: &mut Reports, step: u32) {
-        let step = Step {
+        reports.push(JobId(1), Attempt(1), start_of(step, String::new()));
+    }
+
+    fn start_of(step: u32, submit_line: String) -> Report {
+        Report::StepStarted(Box::new(Step {
             step: StepNo(step),
             name: "true".to_owned(),
             hostlist: "n1".to_owned(),
@@ -220,13 +248,12 @@ mod tests {
             memory_mib: 0,
             start_time: Timestamp(1),
             stdio: StdioSpec::default(),
-            submit_line: String::new(),
+            submit_line,
             time_limit: None,
             distribution: None,
             maker: None,
             devices: Vec::new(),
-        };
-        reports.push(JobId(1), Attempt(1), Report::StepStarted(Box::new(step)));
+        }))
     }
 
     fn ended(reports: &mut Reports, step: u32) {
@@ -298,6 +325,28 @@ mod tests {
         assert!(!reports.are_too_many(reports.step_bytes(of_job(1))));
         reports.acknowledge(last);
         assert!(reports.of_steps.is_empty());
+    }
+
+    /// After a connection was lost all go out again, those of several users in one message, which the controller refused for its
+    /// length: they were sent again for ever.
+    #[test]
+    fn reports_never_exceed_a_message() {
+        let mut reports = Reports::new(Timestamp(1));
+        let user_max = USER_BYTES_MAX / (1 << 20);
+        for number in 0..4 * user_max {
+            let step = start_of(0, "a".repeat(1 << 20));
+            reports.push(JobId(number as u64 % 4), Attempt(1), step);
+        }
+        let mut count = 0;
+        reports.send_all_again();
+        reports.wait_over();
+        while let Some(taken) = reports.take_unsent(1000) {
+            count += taken.len();
+            let message = minicbor::to_vec(&taken).unwrap();
+            assert!(message.len() < REQUEST_BYTES_MAX / 2);
+        }
+        assert_eq!(count, 4 * user_max);
+        assert_eq!(reports.start_timer(1000), None);
     }
 
     #[test]

@@ -34,6 +34,10 @@ impl Launches {
         if entry.is_stopped {
             state.actions.push(Action::FreezeGroups(attempt, false));
         }
+        if entry.phase.is_ending() {
+            // Its script will not be started any more.
+            entry.launch.batch = None;
+        }
         let is_new = entry.kill_at_ms.is_none();
         if is_new && entry.phase.is_ending() {
             entry.kill_at_ms = Some(state.now.mono_ms + state.node.kill_wait_ms);

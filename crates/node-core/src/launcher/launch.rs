@@ -411,6 +411,9 @@ impl Launches {
         if !entry.phase.has_not_begun() || !state.advance(attempt, Move::Terminate) {
             return false;
         }
+        if let Some(entry) = state.jobs.get_mut(&attempt) {
+            entry.launch.batch = None;
+        }
         if state.jobs[&attempt].launch.is_recorded {
             state.records.released(attempt);
         }

@@ -101,6 +101,15 @@ impl Launcher {
             self.launches.scripts.contexts.remove(id);
             self.launches.scripts.drop_script(&mut self.state, id);
         }
+        if self.launches.scripts.are_too_many() {
+            // In the next session the controller begins with none.
+            self.session.end();
+            self.launches.scripts.clear(&mut self.state);
+            let why = "the controller leaves too many scripts and environments on this node";
+            self.state.actions.log(why.to_owned());
+            let failed = LauncherEvent::SessionFailed(why.to_owned());
+            self.state.actions.send(failed);
+        }
     }
 
     fn apply_settings(&mut self, settings: NodeSettings) {

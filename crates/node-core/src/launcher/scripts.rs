@@ -10,6 +10,11 @@ use muster_proto::node::JobGrant;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
+/// Bytes that may be kept: four times as many as a controller leaves on a node.
+const BYTES_MAX: usize = 256 << 20;
+/// Bytes that one counts at least: a script is a file, too.
+const BYTES_MIN: usize = 4 << 10;
+
 /// See the module.
 #[derive(Default)]
 pub(super) struct Scripts {
@@ -20,6 +25,19 @@ pub(super) struct Scripts {
 }
 
 impl Scripts {
+    /// Whether the controller has left more than it should.
+    pub(super) fn are_too_many(&self) -> bool {
+        let bytes = self.blobs.values().map(|blob| blob.len().max(BYTES_MIN));
+        bytes.sum::<usize>() > BYTES_MAX
+    }
+
+    /// Forgets all of them, as the controller sends them again in the next session. Those of jobs that run stay on disk.
+    pub(super) fn clear(&mut self, state: &mut LauncherState) {
+        self.blobs.clear();
+        self.contexts.clear();
+        self.drop_unused_scripts(state);
+    }
+
     /// The data of a batch job's script, from the controller's order.
     pub(super) fn batch_of(&mut self, grant: &JobGrant) -> Result<Batch, LaunchRefusal> {
         let spec = &grant.spec;
@@ -50,7 +68,7 @@ impl Scripts {
     }
 
     /// Removes scripts that no job here runs.
-    pub(super) fn drop_unused_scripts(&mut self, state: &mut LauncherState) {
+    fn drop_unused_scripts(&mut self, state: &mut LauncherState) {
         let used: HashSet<(BlobId, u32)> = state
             .jobs
             .values()

@@ -67,6 +67,11 @@ impl ControllerSession {
         }
     }
 
+    /// Nothing more of this session is believed.
+    pub(super) fn end(&mut self) {
+        self.agreed = None;
+    }
+
     /// Orders that the controller has given, next in this session. After an error nothing of the session is believed.
     ///
     /// # Errors
@@ -125,9 +130,7 @@ impl Launcher {
         let begun = self.session.checked(checked);
         if begun.is_ok() {
             // The controller sends blobs that later orders refer to again.
-            self.launches.scripts.blobs.clear();
-            self.launches.scripts.contexts.clear();
-            self.launches.scripts.drop_unused_scripts(&mut self.state);
+            self.launches.scripts.clear(&mut self.state);
         }
         self.state
             .actions

@@ -16,7 +16,7 @@ use crate::messages::{
 };
 use crate::pmix_place::SHARED_MEMORY;
 use crate::signals;
-use crate::stepd_reuse::{ORDER_MAX, result_path};
+use crate::stepd_reuse::{ORDER_MAX, result_path, socket_path};
 use minicbor::bytes::ByteVec;
 use muster_model::ids::{Attempt, AttemptStep, JobAttempt, JobId, StepNo};
 use std::collections::BTreeSet;
@@ -105,9 +105,10 @@ impl LauncherNode {
         dirs
     }
 
-    fn step_socket(&self, attempt: JobAttempt, step: StepNo) -> PathBuf {
-        let name = format!("step-{}.{}.sock", attempt.job, step.0);
-        self.setup.spool.join(name)
+    fn step_socket(&self, entry: Option<&JobEntry>, step: StepNo) -> PathBuf {
+        let grant = entry.and_then(|entry| entry.grant.as_ref());
+        let job_key = grant.map_or(&[][..], |grant| &grant.key);
+        socket_path(&self.setup.spool, job_key, step)
     }
 }
 
@@ -192,6 +193,8 @@ impl LauncherState {
     pub(super) fn place_step(&mut self, order: Box<StepOrder>, bounds: StepBounds, random: u64) {
         let (attempt, step) = (order.attempt, order.launch.step);
         let is_direct = order.direct;
+        let entry = self.jobs.get(&attempt);
+        let socket = self.node.step_socket(entry, step);
         let next = NextStep {
             order,
             kill_wait_ms: self.node.kill_wait_ms,
@@ -205,7 +208,7 @@ impl LauncherState {
             bounds,
             random,
             is_direct,
-            socket: self.node.step_socket(attempt, step),
+            socket,
             dirs: Vec::new(),
             spare: None,
         };
@@ -303,13 +306,14 @@ impl LauncherState {
 
     /// A step daemon ended: its result is read. One that was killed left none, perhaps processes, and files.
     pub(super) fn stepd_ended(&mut self, attempt: JobAttempt, step: StepNo) {
-        let process = self.jobs.get(&attempt).and_then(|e| e.steps.get(&step));
+        let entry = self.jobs.get(&attempt);
+        let process = entry.and_then(|e| e.steps.get(&step));
         if process.is_none_or(|p| p.ended.is_some()) {
             return;
         }
         let stepd = process.and_then(|p| p.stepd.as_ref());
         let socket = stepd.map(|s| s.socket.clone());
-        let socket = socket.unwrap_or_else(|| self.node.step_socket(attempt, step));
+        let socket = socket.unwrap_or_else(|| self.node.step_socket(entry, step));
         self.actions.push(Action::RemoveSocket(socket));
         self.actions.push(Action::ReadResult(
             attempt,
@@ -493,7 +497,7 @@ mod tests {
             Some(AttemptStep::new(attempt, StepNo(3)))
         );
         for other in [
-            "step-7.3.sock",
+            "step-abcdefghijklmnop.3.sock",
             "step-7.2.3.next",
             "step-7.2.3.4.end",
             "7.2.3.end",

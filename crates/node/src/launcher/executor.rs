@@ -781,12 +781,16 @@ fn fitting(key: &str, value: &str) -> Vec<String> {
     found
 }
 
-/// Removes sockets and results of steps whose jobs are forgotten.
+/// Removes results of steps whose jobs are forgotten, and sockets where nobody listens, whose names have no job's number.
 fn remove_files_of_others(spool: &Path, jobs: &BTreeSet<JobId>) {
     for (path, name) in stepds::step_files(spool) {
         let number = name.strip_prefix("step-").and_then(|n| n.split('.').next());
         let job = number.and_then(|n| n.parse().ok()).map(JobId);
-        if job.is_some_and(|job| !jobs.contains(&job)) {
+        let is_useless = match job {
+            Some(job) => !jobs.contains(&job),
+            None => name.ends_with(".sock") && !stepds::has_listener(&path),
+        };
+        if is_useless {
             let _ = fs::remove_file(path);
         }
     }

@@ -1,6 +1,6 @@
 //! Batch scripts on disk. One file serves all jobs of a user that share the text, such as the tasks of an array:
-//! `<spool>/scripts/<name>.<uid>/slurm_script`, mode 0500 and owned by that user. Names are made with a key that only root reads
-//! (`<spool>/scripts.key`): who guesses a text cannot look for it.
+//! `<spool>/scripts/<name>.<uid>/slurm_script`, mode 0500 and owned by that user. Names are made of text and user with a key that
+//! only root reads (`<spool>/scripts.key`): who guesses a text cannot look for it, also where the own job has run it.
 //!
 //! All directories belong to the launcher's own user, and nobody else can write to them. Files are reached by directory
 //! descriptors without following symbolic links, are made with `O_EXCL`, written completely, and renamed into place.
@@ -113,7 +113,8 @@ impl Scripts {
     }
 
     fn name_of(&self, id: BlobId, uid: u32) -> String {
-        let name = muster_trust::keyed_name(&self.key, &id.0);
+        // With the uid: else who has run the same text would find the name of another user's in that of the own.
+        let name = muster_trust::keyed_name(&self.key, &[&id.0[..], &uid.to_be_bytes()].concat());
         format!("{}.{uid}", muster_trust::node_key::hex(&name))
     }
 
@@ -413,6 +414,10 @@ mod tests {
         assert_ne!(name(&path), name(&write(&mut Scripts::new(&other))));
         let hash = muster_trust::node_key::hex(&ID.0[..16]);
         assert!(!name(&path).to_str().unwrap().contains(&hash));
+        // Nor does the name of a job of the user's own with that text tell that of another user's.
+        let scripts = Scripts::new(&spool);
+        let [own, others] = [1000, 1001].map(|uid| scripts.name_of(ID, uid));
+        assert_ne!(own.strip_suffix(".1000"), others.strip_suffix(".1001"));
         let key = fs::symlink_metadata(spool.join("scripts.key")).unwrap();
         assert_eq!((key.uid(), key.mode() & 0o777), (geteuid().as_raw(), 0o600));
         let mut next = Scripts::new(&spool);

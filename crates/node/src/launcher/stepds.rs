@@ -352,6 +352,11 @@ fn connect(path: &Path) -> io::Result<UnixStream> {
     Ok(own)
 }
 
+/// Whether a process listens at this socket.
+pub(super) fn has_listener(path: &Path) -> bool {
+    !connect(path).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused)
+}
+
 /// A listener for other nodes of the step, on a port that the kernel chooses.
 fn listen_at(ip: &str) -> io::Result<TcpListener> {
     TcpListener::bind((ip, 0))

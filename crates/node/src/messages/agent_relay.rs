@@ -127,6 +127,16 @@ impl Message for ToRelay {
     const BYTES_MAX: usize = MESSAGE_MAX;
 }
 
+/// The supervisor's order to a relay that it starts: whether requests of HTTP are not answered.
+pub(crate) fn relay_order(without_http: bool) -> Vec<u8> {
+    vec![u8::from(without_http)]
+}
+
+/// Reads [`relay_order`].
+pub(crate) fn is_without_http(order: &[u8]) -> bool {
+    order == [1]
+}
+
 /// Creates both ends.
 pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;

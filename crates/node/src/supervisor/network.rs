@@ -75,7 +75,7 @@ pub(super) fn start_relay(
         words: &[RELAY_NAME, &options.name],
         environment: Vec::new(),
         user: account,
-        order: Vec::new(),
+        order: agent_relay::relay_order(options.network.without_http),
         errors: Some(log.as_raw_fd()),
         is_untraceable: false,
         kept: vec![listener.as_raw_fd(), of_relay.as_raw_fd()],

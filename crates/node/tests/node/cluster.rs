@@ -117,6 +117,16 @@ impl Node {
         node
     }
 
+    /// The socket of the only step daemon here.
+    pub fn step_socket(&self) -> PathBuf {
+        let files = std::fs::read_dir(&self.spool).unwrap();
+        let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+        let mut sockets = names.filter(|n| n.starts_with("step-") && n.ends_with(".sock"));
+        let socket = self.spool.join(sockets.next().unwrap());
+        assert_eq!(sockets.next(), None);
+        socket
+    }
+
     pub fn start_agent(&mut self) {
         self.start_agent_by(&mut Command::new("/proc/self/exe"));
     }

@@ -27,6 +27,7 @@ pub const TESTS: &[Test] = &[
     ("the_agent_cannot_read_what_root_keeps", spool_files),
     ("the_account_of_the_agent_orders_nothing", own_account),
     ("a_step_survives_each_process_of_its_node", killed),
+    ("names_of_step_sockets_cannot_be_guessed", step_sockets),
     ("a_full_queue_of_a_step_holds_up_no_launcher", full_queue),
     ("a_supervisor_that_is_told_to_ends_its_agent", told_to_end),
     ("a_supervisor_takes_its_agent_along", taken_along),
@@ -253,6 +254,38 @@ fn killed() {
     node.released(1);
 }
 
+/// Everybody may read the names of all sockets, and look for files in the spool directory. Sockets of steps were named after job and
+/// step, which showed the jobs of others. The next launcher finds a daemon of the version before by such a name.
+fn step_sockets() {
+    let dir = Dir::new("stepsockets");
+    let mut node = Node::start(&dir, "n1");
+    let job = 1_234_567;
+    allocate(job, &dir, &mut [&mut node], 1);
+    let mut srun = Srun::ask(&node, spec(job, &dir, &["sh", "-c", "read x; exit 5"])).connect();
+    srun.started();
+    let public = fs::read_to_string("/proc/net/unix").unwrap();
+    let mut of_node = public.lines().filter(|line| line.contains("-stepsockets/"));
+    let shown = of_node.find(|line| line.contains("1234567"));
+    assert_eq!(shown, None, "the number of the job is seen");
+    for step in 0..100 {
+        let guessed = node.spool.join(format!("step-{job}.{step}.sock"));
+        assert!(!guessed.exists(), "{}", guessed.display());
+    }
+    let socket = node.step_socket();
+    let earlier = node.spool.join(format!("step-{job}.0.sock"));
+    fs::rename(&socket, &earlier).unwrap();
+    another_shim(&mut node);
+    srun.send(&ToStepd::Stdin {
+        task: None,
+        bytes: b"x\n".to_vec().into(),
+    });
+    assert_eq!(srun.finish().exits[&0], ExitStatus { code: 5, signal: 0 });
+    assert_eq!(step_end(&mut node, job, 0).exit.code, 5);
+    node.terminate(job, TerminateReason::Finished);
+    node.released(job);
+    assert!(!earlier.exists(), "{}", earlier.display());
+}
+
 /// The socket of a step is its user's: who fills the queue there had the next launcher wait without end.
 fn full_queue() {
     let dir = Dir::new("fullqueue");
@@ -268,7 +301,7 @@ fn full_queue() {
         .unwrap();
     let daemon = Pid::from_raw(daemon);
     kill(daemon, Signal::SIGSTOP).unwrap();
-    let address = UnixAddr::new(&node.spool.join("step-1.0.sock")).unwrap();
+    let address = UnixAddr::new(&node.step_socket()).unwrap();
     let mut queue = Vec::new();
     let full = loop {
         let flags = SockFlag::SOCK_NONBLOCK;

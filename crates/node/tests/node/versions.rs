@@ -99,7 +99,7 @@ fn older_launcher() {
     allocate(1, &dir, &mut [&mut node], 1);
     let mut srun = Srun::ask(&node, spec(1, &dir, &["sh", "-c", "read x; exit 5"])).connect();
     srun.started();
-    let socket = node.spool.join("step-1.0.sock");
+    let socket = node.step_socket();
     let answer = exchange(&socket, &ToStepd::Adopt(Some(ancient())));
     assert!(answer.is_empty(), "{answer:?}");
     end(&mut srun);
@@ -118,7 +118,7 @@ fn older_daemon() {
     let parent = status.lines().find_map(|l| l.strip_prefix("PPid:"));
     let daemon: i32 = parent.unwrap().trim().parse().unwrap();
     // Who asks at its socket is answered as by an older one.
-    let socket = node.spool.join("step-1.0.sock");
+    let socket = node.step_socket();
     std::fs::rename(&socket, node.spool.join("away")).unwrap();
     let older = UnixListener::bind(&socket).unwrap();
     let answering = std::thread::spawn(move || {

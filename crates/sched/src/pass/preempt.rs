@@ -42,6 +42,10 @@ const OTHERS_MAX: usize = 3;
 /// other victims.
 const REFUSED_NODES_MAX: u64 = NODES_PER_PASS_MAX;
 
+/// Number of nodes, and of what jobs leave on them, that one pass looks at to choose victims. A pass whose successor goes on
+/// where it ended ends then; another makes no more room.
+const VICTIM_NODES_MAX: u64 = NODES_PER_PASS_MAX;
+
 /// The result of an attempt to preempt jobs for a waiting one.
 pub(crate) enum PreemptOutcome {
     /// The job starts, or waits for preempted jobs to leave.
@@ -122,7 +126,8 @@ pub(super) fn preempt<'a>(
     if !nowhere || !pass.s.queue.lane(lane).preempts {
         return PreemptOutcome::Short(Shortfall::NO_NODES, false);
     }
-    if pass.claimed >= CLAIMS_MAX {
+    let is_costly = pass.s.cost.victim_nodes >= VICTIM_NODES_MAX;
+    if pass.claimed >= CLAIMS_MAX || is_costly {
         return PreemptOutcome::Short(Shortfall::ANYTHING, true);
     }
     let part = pass.s.queue.lane(lane).part;
@@ -156,6 +161,7 @@ pub(super) fn preempt<'a>(
         let (short, held) = (search.short.get(), search.narrowed.get());
         let looked_at = search.looked_at.get();
         pass.s.cost.nodes_visited += 1 + candidates.len() as u64;
+        pass.s.cost.victim_nodes += looked_at;
         let room = match found {
             Some(room) => room,
             None if refused == 0 => return PreemptOutcome::Short(short, held),

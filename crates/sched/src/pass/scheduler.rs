@@ -65,7 +65,9 @@ pub struct Cost {
     pub later_nodes: u64,
     /// Number of nodes looked at to make reservations anew before jobs make room.
     pub anew_nodes: u64,
-    /// Number of nodes, and of what jobs leave on them, that were looked at for room that was refused.
+    /// Number of nodes, and of what jobs leave on them, that were looked at to choose jobs to preempt.
+    pub victim_nodes: u64,
+    /// The part of these that was looked at for room that was refused.
     pub refused_nodes: u64,
 }
 

@@ -327,7 +327,7 @@ impl State {
 
     /// The limit that keeps so many more jobs of this kind from being submitted.
     pub fn submit_limit(&self, job: &Job, tasks: u32) -> Option<&'static str> {
-        submit_limit_beside(self, job, tasks, |_, used| Some(used))
+        submit_limit_beside(self, job, true, tasks, |_, used| Some(used))
     }
 
     /// The limit that a job is over whatever others have, if its QOS refuses such jobs (`DenyOnLimit`).
@@ -413,19 +413,35 @@ impl State {
     }
 }
 
-/// The limit that keeps so many more jobs of this kind from being submitted, given how many count for each scope, of which the
-/// state knows so many: `None` where these are no more than before.
+/// The limit that keeps so many more jobs of this kind from being submitted, to all of their partitions if they wait, given how many
+/// count for each scope, of which the state knows so many: `None` where these are no more than before.
 pub(crate) fn submit_limit_beside(
     state: &State,
     job: &Job,
+    waits: bool,
     tasks: u32,
     counts: impl Fn(&Scope, u32) -> Option<u32>,
 ) -> Option<&'static str> {
     if !state.keeps_limits() {
         return None;
     }
+    let partitions = state.submit_partitions(job, waits).into_iter();
+    let mut limits = partitions.filter_map(|partition| {
+        let scopes = state.scopes_of(job, partition);
+        submit_limit_of(state, scopes, tasks, &counts)
+    });
+    limits.next()
+}
+
+/// The same of these scopes.
+fn submit_limit_of(
+    state: &State,
+    scopes: Vec<Scope>,
+    tasks: u32,
+    counts: impl Fn(&Scope, u32) -> Option<u32>,
+) -> Option<&'static str> {
     let mut by_qos: BTreeSet<&'static str> = BTreeSet::new();
-    for scope in state.scopes_of(job, &job.partition) {
+    for scope in scopes {
         let limits = state.limits_in(&scope);
         let used = state.limit_use.get(&scope).map_or(0, |u| u.submitted);
         let used = counts(&scope, used);

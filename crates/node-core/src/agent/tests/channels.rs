@@ -1,7 +1,9 @@
 //! Whom a credential of another host leads where.
 
 use super::*;
+use crate::stepd_reuse::socket_path;
 use muster_proto::hello::JobCredential;
+use std::path::Path;
 
 /// Who has the key of a job could speak for any name, and had a new share of this node's memory with each.
 #[test]
@@ -128,10 +130,18 @@ fn the_key_of_a_step_leads_to_step_daemons_of_its_job() {
             path: path.to_owned(),
         })
     };
-    for own in ["/spool/n1/step-7.0.sock", "/spool/n1/step-7.12.sock"] {
-        let target = peer(own).map(|peer| peer.target);
-        assert_eq!(target, Ok(ChannelTarget::Stepd(own.to_owned())));
+    let socket = |job_key: &[u8], step| {
+        let path = socket_path(Path::new("/spool/n1"), job_key, StepNo(step));
+        path.display().to_string()
+    };
+    let own = [socket(&KEY, 0), socket(&KEY, 12)];
+    let earlier = ["/spool/n1/step-7.0.sock", "/spool/n1/step-7.12.sock"];
+    for own in own.into_iter().chain(earlier.map(str::to_owned)) {
+        let target = peer(&own).map(|peer| peer.target);
+        assert_eq!(target, Ok(ChannelTarget::Stepd(own)));
     }
+    let of_another = socket(&[8; 16], 0);
+    assert_eq!(peer(&of_another), Err(ChannelRefusal::NoSocket));
     for other in [
         "step-8.0.sock",
         "step-77.0.sock",

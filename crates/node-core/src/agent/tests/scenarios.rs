@@ -440,6 +440,33 @@ fn ends_of_other_nodes_count_once() {
     bench.end_job();
 }
 
+/// An agent that was taken over ended that of the job's first node, each time that it reported this.
+#[test]
+fn an_end_with_any_numbers_is_merged() {
+    let mut bench = Bench::with_job(1);
+    bench.create(1, step_spec(2));
+    let stepd = bench.start_ready();
+    bench.answer(Ok(started()));
+    let exit = muster_model::job::ExitStatus {
+        code: u32::MAX,
+        signal: u32::MAX,
+    };
+    let ended = AgentRequest::StepNodeEnded {
+        job: RUN.job,
+        key: KEY.to_vec().into(),
+        step: STEP,
+        position: 1,
+        end: Box::new(StepEnd { exit, ..end() }),
+        others: Vec::new(),
+        onwards: false,
+    };
+    bench.request(AGENT_CONN, ended, false);
+    bench.stepd_ends(stepd, 0);
+    bench.flush_reports();
+    assert_eq!(bench.step_ends(), [STEP]);
+    bench.end_job();
+}
+
 #[test]
 fn the_lead_learns_of_an_end_however_long_it_takes() {
     let mut bench = Bench::with_job(2);

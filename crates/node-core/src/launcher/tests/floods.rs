@@ -420,3 +420,53 @@ fn a_job_starts_from_what_is_dropped_with_its_order() {
     let stale = &world.launcher.launches.scripts.stale_scripts;
     assert!(stale.contains(&SCRIPT));
 }
+
+/// What is kept is dropped at the word of the controller alone, which may be of an earlier version, or forget it.
+#[test]
+fn a_session_that_leaves_too_much_ends() {
+    let mut world = World::new();
+    world.attach();
+    let blob = |number: u32| {
+        let mut id = [0; 32];
+        id[..4].copy_from_slice(&number.to_be_bytes());
+        (BlobId(id), b"x".to_vec().into())
+    };
+    for (numbers, ends) in [(0..60_000, false), (60_000..70_000, true)] {
+        let orders = Orders {
+            cluster: "c".to_owned(),
+            node: "n1".to_owned(),
+            at: Timestamp(0),
+            blobs: numbers.map(blob).collect(),
+            orders: Vec::new(),
+            drop_blobs: Vec::new(),
+            settings: None,
+        };
+        let orders = minicbor::to_vec(orders).unwrap();
+        let seal = world.controller.as_mut().unwrap().seal(&orders);
+        world.deliver(Event::Sealed {
+            orders: orders.into(),
+            seal: seal.to_vec().into(),
+            local_time: "2026-01-01T00:00:00".to_owned(),
+        });
+        world.finish_wakeup();
+        assert_eq!(world.launcher.launches.scripts.blobs.is_empty(), ends);
+        let failed = |event: &LauncherEvent| matches!(event, LauncherEvent::SessionFailed(_));
+        assert_eq!(world.sent.iter().any(failed), ends);
+    }
+}
+
+/// The record of a job that was ended before its script began stays until the controller knows.
+#[test]
+fn what_is_ended_before_it_begins_keeps_no_script() {
+    let mut world = World::new();
+    world.attach();
+    let job = attempt_of(1);
+    world.order(launch_of(job, UID));
+    let kept = |world: &World| {
+        let entry = world.launcher.state.jobs.get(&job);
+        entry.map(|entry| entry.launch.batch.is_some())
+    };
+    assert_eq!(kept(&world), Some(true));
+    world.terminate(job, false);
+    assert_eq!(kept(&world), Some(false));
+}
