@@ -39,7 +39,7 @@ const IDLE: Duration = Duration::from_secs(10);
 /// Stack of such a thread.
 const STACK_BYTES: usize = 128 << 10;
 
-/// Who has sent something.
+/// Sender of an item.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Sender {
     /// A user.
