@@ -226,7 +226,7 @@ pub enum Query {
     /// The environment that a job was submitted with: [`Response::Environment`]. Owner or administrator.
     #[n(470)]
     Environment(#[n(0)] JobId),
-    /// A job's script or environment in accounting: [`Response::JobText`]; only to owner and administrators, else empty.
+    /// A job's script or environment in accounting: [`Response::JobText`]; for owner and administrators, else empty.
     #[n(480)]
     JobText(#[n(0)] crate::acct::JobTextQuery),
     /// Times of reservations, of those that are over as well: one [`Response::ReservationTimes`].

@@ -356,7 +356,7 @@ fn claim(pass: &mut Pass<'_>, lane: u32, id: JobId, made: (&RoomPlan<'_>, &[&Job
 /// When jobs leave.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Departure {
-    /// They are stopped in the moment in which the waiting job starts.
+    /// Resources that jobs that leave in any case give back, and when.
     AtOnce,
     /// Some of them end first. Meanwhile stopped jobs may go on.
     Later,
