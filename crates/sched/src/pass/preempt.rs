@@ -97,7 +97,7 @@ struct AlreadyLeaving<'s> {
     /// Jobs that are leaving: in their grace time, chosen earlier in this pass, or being cleaned
     /// up.
     leaving: Vec<FreedShares<'s>>,
-    /// Jobs that are stopped and that the waiting job may not preempt. They go on when what they had is free.
+    /// Jobs that are stopped and that the waiting job may not preempt. They go on when their resources are free.
     others: Vec<&'s Job>,
 }
 
@@ -362,7 +362,7 @@ enum Departure {
     Later,
 }
 
-/// What jobs that leave in any case give back, and when.
+/// Resources that jobs that leave in any case give back, and when.
 #[derive(Clone, Copy)]
 struct FreedRoom<'a, 's> {
     freed: &'a [FreedShares<'s>],
