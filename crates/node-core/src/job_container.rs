@@ -19,7 +19,7 @@ pub struct JobContainer {
     /// The settings of the site.
     #[n(1)]
     pub settings: ContainerSettings,
-    /// Whose they are.
+    /// Owner of the directories.
     #[n(2)]
     pub uid: u32,
     /// The owner's group.

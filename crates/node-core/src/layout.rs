@@ -247,7 +247,7 @@ struct Layout<'a> {
     pack: bool,
     /// Allowed nodes, in the order of the allocation.
     allowed: Vec<usize>,
-    /// Those of them that must be used.
+    /// Nodes among them that must be used.
     required: Vec<usize>,
     /// Nodes by task, for `arbitrary`.
     listed: Vec<usize>,

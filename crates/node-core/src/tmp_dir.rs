@@ -23,7 +23,7 @@ pub struct JobTmpDir {
     /// Where it is.
     #[n(0)]
     pub path: PathBuf,
-    /// Whose it is.
+    /// Owner of the directory.
     #[n(1)]
     pub uid: u32,
     /// See above.

@@ -1,4 +1,4 @@
-//! Audit sessions of processes, as /proc shows them: see [`crate::launcher`]'s membership for what they serve.
+//! Audit sessions of processes, as /proc shows them: see [`crate::launcher`]'s membership for their use.
 
 use std::fs;
 use std::io;

@@ -347,7 +347,7 @@ impl Relay {
         })
     }
 
-    /// What the agent says of itself.
+    /// Asks the agent for a page about itself.
     async fn ask_page(&self, id: StrangerId, page: AgentPage) -> Result<PageAnswer, String> {
         let (answer, answered) = oneshot::channel();
         self.page_answers.borrow_mut().insert(id, answer);

@@ -140,7 +140,7 @@ fn watch_signals() -> io::Result<SignalFd> {
     Ok(SignalFd::with_flags(&mask, flags)?)
 }
 
-/// What the agent gets in addition to its connections to the supervisor.
+/// Setup of the agent in addition to its connections to the supervisor.
 struct AgentSetup<'a> {
     socket: &'a NodeSocket,
     relay: Option<OwnedFd>,

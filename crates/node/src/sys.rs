@@ -347,7 +347,7 @@ pub(crate) fn close_inherited(fd: RawFd) {
     unsafe { libc::close(fd) };
 }
 
-/// Those of the soft limits whose value in this process differs.
+/// The soft limits whose value in this process differs.
 pub(crate) fn other_limits(soft: &[SoftLimit]) -> Vec<SoftLimit> {
     let differs = |soft: &&SoftLimit| {
         let own = own_limit(soft.resource);
@@ -670,7 +670,7 @@ pub(crate) enum MemoryMode {
     Local,
 }
 
-/// Sets the memory policy of this process; its children and what it executes inherit it.
+/// Sets the memory policy of this process; its children and programs inherit it.
 pub(crate) fn set_memory_policy(mode: MemoryMode, domains: &CpuSet) -> io::Result<()> {
     // Numbers of linux/mempolicy.h.
     let number = match mode {

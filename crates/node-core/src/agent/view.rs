@@ -13,7 +13,7 @@ pub fn held_parts(agent: &Agent) -> impl Iterator<Item = (JobAttempt, StepNo, &s
     agent.steps.led.held_parts()
 }
 
-/// What the agent says of itself to whom it does not know.
+/// Counts that the agent reports to unknown clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AgentCounts {
     /// The site wants that.

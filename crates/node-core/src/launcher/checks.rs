@@ -145,7 +145,7 @@ impl Launcher {
                 let (records, length) = (&self.state.records, bytes.len());
                 let more = length.saturating_sub(records.kept_length(*attempt, *key));
                 let fits = |kept: usize| kept.saturating_add(more) <= KEPT_BYTES_MAX;
-                // Whose it is need be looked at only where there is much.
+                // The owner need be looked at only where there is much.
                 let is_too_much = length > ENTRY_BYTES_MAX
                     || (more > 0
                         && !fits(records.all_kept_bytes())

@@ -103,7 +103,7 @@ impl LauncherState {
     }
 }
 
-/// Whose fault it is that directories of a job cannot be made.
+/// Party at fault if directories of a job cannot be made.
 fn fault_of_making(status: i32, is_late: bool) -> Fault {
     match exit_status(status).code == CONTAINER_LACK_STATUS && !is_late {
         true => Fault::Lack,

@@ -437,7 +437,7 @@ pub struct ScriptLaunch {
 pub struct ScriptFile {
     /// The identifier of the text.
     pub id: BlobId,
-    /// Whose.
+    /// Owner of the script.
     pub uid: u32,
     /// The owner's group.
     pub gid: u32,
@@ -543,7 +543,7 @@ pub enum Action {
     RemoveDirs {
         /// The job.
         attempt: JobAttempt,
-        /// Whose they are.
+        /// Owner of the directories.
         user: u32,
         /// The directories.
         dirs: Vec<PathBuf>,

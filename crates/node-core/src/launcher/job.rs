@@ -25,7 +25,7 @@ pub(super) struct JobEntry {
     pub(super) grant: Option<Rc<JobGrant>>,
     /// The data of its launch, until its script runs.
     pub(super) launch: Launch,
-    /// Whom it runs as, once the groups are known.
+    /// User and groups that it runs as, once the groups are known.
     pub(super) user: Option<Rc<ProcessIdentity>>,
     /// The process of its script.
     pub(super) script: Option<i32>,

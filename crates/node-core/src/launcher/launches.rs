@@ -30,7 +30,7 @@ pub(super) struct Launches {
     pub(super) share_is_free: bool,
     /// Jobs that begin when they are on file.
     pub(super) recording: Vec<JobAttempt>,
-    /// Those of them whose records are being written.
+    /// Launches among them whose records are being written.
     pub(super) being_recorded: Vec<JobAttempt>,
     /// The record file could not be written in this wake-up.
     pub(super) is_full: bool,

@@ -25,7 +25,7 @@ const COMPACT_BYTES: u64 = 1 << 20;
 
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
-/// Whose fault it is that a script was not started.
+/// Party at fault if a script was not started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The job's.

@@ -29,7 +29,7 @@ impl LaunchRefusal {
     }
 }
 
-/// Whose fault it is that a launch that is none of its job's has failed.
+/// Party at fault if a launch that is none of its job's has failed.
 pub(super) fn fault_of(is_temporary: bool) -> Fault {
     match is_temporary {
         true => Fault::Lack,

@@ -69,7 +69,7 @@ impl JobEntry {
         self.steps.values().filter(|p| p.ended.is_none()).count()
     }
 
-    /// Those of these steps that run in this process.
+    /// Steps among these that run in this process.
     pub(super) fn live_steps_in(&self, pid: i32) -> Vec<StepNo> {
         let live = self.steps.iter();
         let live = live.filter(|(_, p)| p.pid == pid && p.ended.is_none());

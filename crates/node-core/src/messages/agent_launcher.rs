@@ -85,7 +85,7 @@ pub enum LauncherCommand {
         /// Under which number.
         #[n(1)]
         key: u32,
-        /// What.
+        /// The entry's bytes.
         #[n(2)]
         bytes: ByteVec,
     },
@@ -353,7 +353,7 @@ pub enum LauncherEvent {
         /// The job.
         #[n(0)]
         attempt: JobAttempt,
-        /// What.
+        /// The error.
         #[n(1)]
         error: String,
     },

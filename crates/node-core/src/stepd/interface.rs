@@ -282,7 +282,7 @@ pub enum Action {
     LeaveResult(PathBuf, Box<StepEnd>, KeptEntries),
     /// Remove directories in which users could write, and wait for that, but not for ever.
     RemoveDirs {
-        /// Whose they are.
+        /// Owner of the directories.
         user: u32,
         /// The directories.
         dirs: Vec<PathBuf>,

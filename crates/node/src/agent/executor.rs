@@ -152,7 +152,7 @@ impl Executor {
         }
     }
 
-    /// What pages say of this agent.
+    /// Data of pages about this agent.
     fn about(&self) -> AboutAgent<'_> {
         AboutAgent {
             node: &self.options.name,

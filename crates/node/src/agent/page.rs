@@ -1,5 +1,5 @@
-//! What the agent says of itself to anybody who asks at `SlurmdPort`: whether it is connected, and metrics. Users and jobs are counted,
-//! not named.
+//! Pages of the agent about itself for anybody who asks at `SlurmdPort`: whether it is connected, and metrics. Users
+//! and jobs are counted, not named.
 
 use crate::info;
 use crate::messages::agent_relay::AgentPage;
@@ -7,7 +7,7 @@ use muster_model::time::Timestamp;
 use muster_node_core::agent::view::AgentCounts;
 use std::fmt::Write as _;
 
-/// What pages are made of.
+/// Data of pages.
 pub(super) struct AboutAgent<'a> {
     pub(super) node: &'a str,
     pub(super) started: Timestamp,

@@ -377,7 +377,7 @@ impl Container<'_> {
     }
 }
 
-/// Unmounts what is mounted on a job's directory, if anything.
+/// Unmounts all file systems mounted on a job's directory.
 fn release_mounts(path: &Path) {
     while mounts::unmount(&path.join(".ns")).is_ok() {}
     while mounts::unmount(path).is_ok() {}

@@ -616,8 +616,8 @@ impl LauncherExecutor {
     pub(super) fn take(&mut self, fd: RawFd, source: Source) {
         match source {
             Source::Stepd(id) => {
-                // Since the poll the launcher may have taken the end of its step: what it sends
-                // after that waits until its next step is assigned.
+                // Since the poll the launcher may have taken the end of its step: later messages wait until its next
+                // step is assigned.
                 self.stepds.read(vec![id]);
                 self.deliver_unread();
             }

@@ -24,7 +24,7 @@ use std::process::ExitCode;
 /// The argument with which the launcher's program measures.
 pub(super) const MEASURE_ARGUMENT: &str = "--measure";
 
-/// Address space limit of a measuring process, because users determine what it reads.
+/// Address space limit of a measuring process, because users determine its input.
 const MEMORY_MAX: u64 = 1 << 30;
 
 /// Lists the processes of a job. Reads nothing that the processes could block.

@@ -51,7 +51,7 @@ pub(crate) enum ToAgent {
     Page(#[n(0)] u64, #[n(1)] AgentPage),
 }
 
-/// What anybody may ask an agent.
+/// A page that anybody may ask of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Validate)]
 #[cbor(index_only)]
 pub(crate) enum AgentPage {
@@ -107,7 +107,7 @@ pub(crate) enum ToRelay {
         #[n(1)]
         why: String,
     },
-    /// What the agent says of itself, with a status of HTTP.
+    /// The agent's page about itself, with a status of HTTP.
     #[n(2)]
     Page {
         #[n(0)]

@@ -28,7 +28,7 @@ impl PageAnswer {
     }
 }
 
-/// What a path leads to.
+/// Source of the page at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PagePlace {
     /// The relay's own word.

@@ -200,7 +200,7 @@ pub(super) struct LimitCache {
 }
 
 impl LimitCache {
-    /// Those of the requested soft limits that have to be set.
+    /// The requested soft limits that have to be set.
     pub(super) fn missing(&mut self, asked: &[SoftLimit]) -> Vec<SoftLimit> {
         if self.asked.as_deref() != Some(asked) {
             self.asked = Some(asked.to_vec());

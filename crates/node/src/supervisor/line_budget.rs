@@ -80,7 +80,7 @@ impl LineBudget {
             (self.bytes, self.filled) = (BYTES_MAX, self.filled.max(now));
             return;
         }
-        // The difference does not exceed what is missing, so the sum stays within the maximum.
+        // The difference does not exceed the missing bytes, so the sum stays within the maximum.
         let more = u64::try_from(more).unwrap_or(missing);
         self.bytes += more;
         self.filled += time_of(more);

@@ -61,7 +61,7 @@ const HARMLESS: [u32; 4] = [
     35, // CAP_WAKE_ALARM
     36, // CAP_BLOCK_SUSPEND
 ];
-/// Those of [`HARMLESS`] that no user has.
+/// Capabilities among [`HARMLESS`] that no user has.
 const RARE: u64 = 1 << 29 | 1 << 36;
 
 /// Becomes a user permanently, like [`become_user`], and prevents other processes of the user from tracing this one,

@@ -48,8 +48,8 @@ pub(crate) fn receive_descriptors(socket: &impl AsRawFd, chunk: &mut [u8]) -> io
 /// The descriptors of the message.
 fn adopt_all(header: &libc::msghdr) -> Vec<OwnedFd> {
     let mut all = Vec::new();
-    // SAFETY: the kernel has filled the control buffer and set its length, which the macros hold themselves to. A truncated message
-    // has the length of what is there.
+    // SAFETY: the kernel has filled the control buffer and set its length, which the macros hold themselves to. A
+    // truncated message has the length of its received part.
     unsafe {
         let mut at = libc::CMSG_FIRSTHDR(header);
         while let Some(message) = at.as_ref() {

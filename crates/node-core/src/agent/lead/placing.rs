@@ -47,7 +47,7 @@ impl LedSteps {
             let grant = state.jobs.get(attempt).and_then(|job| job.grant.as_ref());
             grant.is_some_and(|grant| grant.spec.owner.uid == uid)
         };
-        // Whose they are need be looked at only where there is much.
+        // The owner need be looked at only where there is much.
         let fits = |kept: usize| kept.saturating_add(more) <= RECORDS_BYTES_MAX;
         !fits(self.placed.kept_bytes(|_| true)) && !fits(self.placed.kept_bytes(is_of))
     }
