@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Clients that run at the same time. They wait most of the time, but each polls.
 const AT_ONCE: usize = 4;
 
-/// How long one may take.
+/// Time limit of one.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Variables that a login sets and some clients read.
@@ -29,7 +29,7 @@ struct Client {
     needs: Vec<String>,
 }
 
-/// How a run ended.
+/// Outcome of a run.
 struct Outcome {
     client: Client,
     ended: Ended,

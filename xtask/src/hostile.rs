@@ -18,10 +18,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long loads run between two turns of the attacks that are carried out one by one.
+/// Time that loads run between two turns of the attacks that are carried out one by one.
 const LOAD: Duration = Duration::from_secs(20);
-/// How much longer than a command that asks nothing another user's submission may take while loads run, with a program that
-/// is built for release. Where attackers have processors of their own, that is all that it takes.
+/// Time by which another user's submission may take longer than a command that asks nothing while loads run, with a
+/// program that is built for release. Where attackers have processors of their own, that is all that it takes.
 const SUBMISSION_MAX: Duration = Duration::from_millis(50);
 
 /// Options of the command line.
@@ -85,7 +85,7 @@ pub(crate) fn prepare(cluster: &Cluster, place: &Path) -> Result<Vec<String>> {
     Ok(vec!["-f".to_owned(), conf.display().to_string()])
 }
 
-/// How long one process attacks, where attackers are started again and again.
+/// Time that one process attacks, where attackers are started again and again.
 pub(crate) const ATTACK: Duration = Duration::from_secs(5);
 /// Ends what attackers have left.
 pub(crate) const CANCEL: &str = "scancel --user=65534; scancel --user=60001";

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 /// Submissions that are acknowledged between two kills.
 const PER_ROUND: u64 = 12;
-/// How long the cluster may make no progress.
+/// Time that the cluster may make no progress.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// Time between looks at something that nothing announces.
 const LOOK: Duration = Duration::from_millis(20);
@@ -106,10 +106,10 @@ enum Process {
 /// Data shared by clients and killer.
 struct Test<'a> {
     cluster: &'a Cluster,
-    /// The same, as it is attacked.
+    /// That cluster as the target of attacks.
     target: Target,
     options: &'a KillOptions,
-    /// How the whole cluster is started.
+    /// Command that starts the whole cluster.
     up: Vec<String>,
     /// Where jobs write that they have begun.
     ran: PathBuf,
@@ -196,7 +196,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     }
 }
 
-/// How much there was.
+/// Counts of runs.
 struct Runs {
     tasks: usize,
     runs: usize,

@@ -18,12 +18,12 @@ const LAUNCHERS: [(&str, &str); 2] = [
     ("srun", "srun --mpi=pmix -N2 -n4"),
 ];
 
-/// How a file of tests went.
+/// Outcome of a file of tests.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     /// Tests that ran, of all ranks.
     ran: u32,
-    /// Of these, those that found that they do not apply.
+    /// Tests among them that found that they do not apply.
     skipped: u32,
     /// Failed tests, by name.
     failed: BTreeSet<String>,

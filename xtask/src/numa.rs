@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Of the machine, and of each socket.
+/// Domains of the machine, and of each socket.
 const DOMAINS: u32 = 8;
 const DOMAINS_OF_SOCKET: u32 = 4;
 const CORES_OF_DOMAIN: u32 = 4;

@@ -380,7 +380,7 @@ pub(crate) fn start_muster_of(home: &Path, conf: &str, words: &[&str]) -> Result
 
 /// Slurm as its guide tunes it, without accounting.
 const SLURM: &str = "slurm";
-/// The same with slurmdbd and MariaDB.
+/// Slurm with slurmdbd and MariaDB.
 const SLURM_WITH_ACCOUNTING: &str = "slurm+slurmdbd";
 
 /// Starts Slurm, which keeps accounts if that is wanted; nothing where it is not installed.
@@ -388,7 +388,7 @@ pub(crate) fn start_slurm(dir: &Path, accounting: bool) -> Result<Option<Product
     start_slurm_of(dir, accounting, None)
 }
 
-/// The same, with nodes, partitions and ways to select of a directory's slurm.conf and gres.conf.
+/// As above, with nodes, partitions and ways to select of a directory's slurm.conf and gres.conf.
 pub(crate) fn start_slurm_of(
     dir: &Path,
     accounting: bool,

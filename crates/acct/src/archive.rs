@@ -20,7 +20,7 @@ const MAGIC: &[u8] = b"muster archive 1\n";
 /// Bytes of a part at most: a job may have tens of thousands of steps.
 const PART_BYTES_MAX: u32 = 256 << 20;
 
-/// Of what a file is.
+/// Subject of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct ArchiveHeader {
     /// The cluster.
@@ -78,7 +78,7 @@ pub enum Archived {
     /// A sum of a node's outages.
     #[n(6)]
     Out {
-        /// How long the time is of which it is: 0 an hour, 1 a day, 2 a month.
+        /// Length of its period: 0 an hour, 1 a day, 2 a month.
         #[n(0)]
         length: u8,
         /// When that begins.
@@ -158,7 +158,7 @@ pub struct ArchivedUsage {
     /// Run times, milliseconds.
     #[n(7)]
     pub run_ms: i64,
-    /// The same times CPUs.
+    /// Run times multiplied by CPUs.
     #[n(8)]
     pub cpu_ms: i64,
     /// Times MiB of memory.

@@ -63,7 +63,7 @@ pub enum AccountingChange {
         run: RunKey,
         /// The step.
         step: StepNo,
-        /// How.
+        /// End of the step.
         end: Box<StepEnd>,
         /// The worst status of the job's steps now, if this may have changed it.
         derived_exit: Option<ExitStatus>,
@@ -132,7 +132,7 @@ pub struct JobRow {
     pub requeued: bool,
     /// Uid of who cancelled it.
     pub cancelled_by: Option<u32>,
-    /// How it ended.
+    /// Its exit status.
     pub exit: ExitStatus,
     /// The worst status of its steps.
     pub derived_exit: ExitStatus,

@@ -8,14 +8,14 @@ use muster_model::visible_text::beginning;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-/// How many are remembered before those are forgotten of which none waits.
+/// Number that is remembered before those are forgotten of which none waits.
 const KNOWN_MIN: usize = 1024;
 
 /// The cut ones, by the addresses of the whole ones: changes that shared one share it cut as well.
 #[derive(Debug, Default)]
 pub(crate) struct CutSpecs {
     known: HashMap<usize, CutSpec>,
-    /// How many are known when they are looked through next.
+    /// Number at which they are looked through next.
     full: usize,
 }
 

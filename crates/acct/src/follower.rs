@@ -17,7 +17,7 @@ const GROUP_CHANGES_MAX: usize = 8192;
 const GROUP_BYTES_MAX: usize = 32 << 20;
 /// Bytes of changes that wait, about, beyond which no more are taken: each may have a command line of a megabyte.
 const QUEUE_BYTES_MAX: usize = 256 << 20;
-/// How long changes wait for others to share a transaction with. Who asks for them does not wait.
+/// Time that changes wait for others to share a transaction with. A query for them does not wait.
 const LINGER: Duration = Duration::from_millis(50);
 /// Batches without changes count too, so that the queue of them has an end.
 const BATCH_COST: usize = 1;
@@ -34,7 +34,7 @@ pub struct Follower {
     thread: Option<JoinHandle<()>>,
 }
 
-/// How the writing goes.
+/// State of the writing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
     /// Position of the last batch that was handed over.
@@ -243,7 +243,7 @@ impl Follower {
         self.link.lock().ended
     }
 
-    /// How the writing goes.
+    /// State of the writing.
     pub fn health(&self) -> Health {
         let shared = self.link.lock();
         Health {

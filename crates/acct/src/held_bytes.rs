@@ -23,7 +23,7 @@ pub(crate) struct HeldBytes {
 /// A part that several changes share.
 #[derive(Debug)]
 struct SharedPart {
-    /// How many have it.
+    /// Number of its holders.
     count: usize,
     bytes: usize,
 }

@@ -43,7 +43,7 @@ use std::time::Duration;
 
 /// Prepared statements kept by a connection.
 const STATEMENTS_MAX: usize = 64;
-/// How long to wait for someone else who writes to the file, such as a backup.
+/// Time to wait for another process that writes to the file, such as a backup.
 const BUSY: Duration = Duration::from_secs(5);
 
 /// The writer of an SQLite accounting file. One process has one.

@@ -138,7 +138,7 @@ pub struct Interrupter(pub Box<dyn Fn() + Send + Sync>);
 pub struct Use {
     /// By account, user and key, in order.
     pub rows: Vec<UsageRow>,
-    /// How long nodes were out of service, by name.
+    /// Time that nodes were out of service, by name.
     pub outages: Vec<NodeOutage>,
 }
 

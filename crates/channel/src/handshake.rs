@@ -367,7 +367,7 @@ mod tests {
     fn an_answer_of_somebody_else_is_refused() {
         let begin = || Initiator::begin(Scheme::Munge, b"MUNGE:x:", &KNOWN, b"").unwrap();
         let (mut client, _) = begin();
-        // Of another connection of the same client.
+        // An answer to another connection of the same client.
         let (_, other) = begin();
         let opening = Opening::decode(&other).unwrap().unwrap();
         let (server, _) = Responder::accept(&opening, &KNOWN).unwrap();

@@ -54,7 +54,7 @@ impl KeepAlive {
         }
     }
 
-    /// How long the other host may be silent, if that is given.
+    /// Time that the other host may be silent, if that is given.
     fn patience(self) -> Option<Duration> {
         let interval_s = self.interval_s.unwrap_or(INTERVAL_S);
         let probing_s = interval_s.saturating_mul(self.probes.unwrap_or(PROBES));

@@ -17,9 +17,9 @@ use tokio::net::{TcpStream, UnixStream, unix};
 const CHUNK: usize = 32 << 10;
 /// Room that a connection needs to read on: it may keep a part of a record in twice the bytes that it has, and what else is read.
 const ROOM: usize = 4 * CHUNK;
-/// How long a record may take to come whole while its owner has no room for more.
+/// Time in which a record must come whole while its owner has no room for more.
 const PART_MAX: Duration = Duration::from_secs(30);
-/// How long the other host may take to end a connection that has ended on this one.
+/// Time in which the other host must end a connection that has ended on this one.
 const ENDING_MAX: Duration = Duration::from_secs(5);
 
 /// The buffers of a thread into which all its connections are read, and for the resulting bytes.

@@ -52,7 +52,7 @@ pub struct Log {
 /// See the module. It belongs to one thread, with a `LocalSet`.
 #[derive(Debug)]
 pub struct ChannelServer {
-    /// How long it may take to find out whose a connection is.
+    /// Time limit for finding out the user of a connection.
     patience: Duration,
     log: Log,
     strangers: RefCell<Strangers>,

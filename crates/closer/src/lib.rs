@@ -34,7 +34,7 @@ use std::time::Duration;
 pub const WAITING_MAX: usize = 128;
 /// From this many on, each further item interrupts the running close.
 const WAITING_BEFORE_INTERRUPT: usize = 16;
-/// How long a thread waits for more to close.
+/// Time that a thread waits for more to close.
 const IDLE: Duration = Duration::from_secs(10);
 /// Stack of such a thread.
 const STACK_BYTES: usize = 128 << 10;
@@ -182,7 +182,7 @@ impl<T: Send + 'static> Closers<T> {
         }
     }
 
-    /// How many items of a user wait to be closed.
+    /// Number of items of a user that wait to be closed.
     pub fn waiting_of(&self, sender: impl Into<Sender>) -> usize {
         let users = &self.lock().users;
         users.get(&sender.into()).map_or(0, |user| user.waiting)

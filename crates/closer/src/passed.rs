@@ -40,10 +40,10 @@ pub fn receive(uid: u32, socket: &impl AsFd, into: &mut Vec<u8>) -> io::Result<u
     receive_by(&CLOSERS, uid, socket, into)
 }
 
-/// The same, as much as there is room for.
+/// As above, as much as there is room for.
 ///
 /// # Errors
-/// Those of [`receive`].
+/// Errors of [`receive`].
 pub fn receive_into(uid: u32, socket: &impl AsFd, bytes: &mut [u8]) -> io::Result<usize> {
     receive_into_by(&CLOSERS, uid, socket, bytes)
 }
@@ -118,7 +118,8 @@ pub fn close_messages(uid: u32, socket: OwnedFd) {
     CLOSERS.close(uid, socket);
 }
 
-/// Whether so many descriptors of a user wait to be closed that no more are to come. Root has no limits.
+/// Whether the descriptors of a user that wait to be closed are at their limit, so that no more are to come. Root has
+/// no limits.
 pub fn has_too_many(uid: u32) -> bool {
     is_full(&CLOSERS, uid)
 }

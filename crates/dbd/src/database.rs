@@ -48,7 +48,7 @@ impl fmt::Display for DatabaseAddress {
 
 /// A connection.
 pub trait Database: Send {
-    /// How its language differs.
+    /// Dialect of its language.
     fn kind(&self) -> Kind;
 
     /// Carries out statements in one transaction, which is durable when this returns.

@@ -23,7 +23,7 @@ const OVERLAP_S: u64 = 86_400;
 /// Numbers of jobs that one pass may still have to go through for it to be the last, which is of one moment.
 const LAST_PASS_MAX: u64 = 200_000;
 
-/// How far an import is.
+/// Progress of an import.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Numbers of jobs that have been looked at.
@@ -54,7 +54,7 @@ pub struct Summary {
 /// Sums of one account and user in a month.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageComparison {
-    /// Of what.
+    /// Subject of the comparison.
     pub key: UseKey,
     /// In the source.
     pub source: UseSum,

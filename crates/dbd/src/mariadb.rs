@@ -6,9 +6,9 @@ use mysql::prelude::Queryable as _;
 use mysql::{Conn, OptsBuilder, Params, TxOpts};
 use std::time::Duration;
 
-/// How long a connection may take.
+/// Time limit of a connection attempt.
 const CONNECT_WAIT: Duration = Duration::from_secs(10);
-/// How long a statement may take before the connection is given up.
+/// Time limit of a statement before the connection is given up.
 const ANSWER_WAIT: Duration = Duration::from_secs(120);
 /// The session: texts as they are, and nothing cut or replaced silently.
 const SESSION: [&str; 2] = [

@@ -17,7 +17,7 @@ pub struct Replica {
     cluster: String,
     origin: i64,
     copied: CopyProgress,
-    /// How often this copy was written to. Who finds another number than its own is not the only one who writes.
+    /// Number of writes to this copy. A writer that finds another number than its own is not the only one.
     turn: i64,
 }
 
@@ -57,12 +57,12 @@ impl Replica {
         Ok(replica)
     }
 
-    /// How far it is.
+    /// Progress of the copy.
     pub fn copied(&self) -> CopyProgress {
         self.copied
     }
 
-    /// How far the copy is, and in which turn, as the database says.
+    /// Progress and turn of the copy, by the database.
     fn read(&mut self) -> Result<Option<(CopyProgress, i64)>, DatabaseError> {
         let sql = "SELECT stage, reached_row, log_number, turn FROM muster_copy WHERE cluster = ? AND origin = ?";
         let of = vec![SqlValue::text(&self.cluster), self.origin.into()];

@@ -82,7 +82,7 @@ pub enum Ps {
     Failed = 0x40,
 }
 
-/// How a job ended.
+/// End of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobEnd {
     /// Before it ran.
@@ -142,7 +142,7 @@ impl JobEnd {
 pub struct JobStatus {
     /// Its state.
     pub ps: Ps,
-    /// How it ended, once it has.
+    /// Its end, once it has ended.
     pub end: Option<JobEnd>,
     /// Its use, as `name=value`.
     pub usage: Vec<String>,
@@ -174,7 +174,7 @@ pub fn status(client: &mut Client, name: Name) -> Result<JobStatus, Error> {
         }
         None => row.id == name.job,
     };
-    // Of a job that ran several times, the last counts.
+    // The last run of a job that ran several times counts.
     let row = rows
         .iter()
         .rfind(of_task)

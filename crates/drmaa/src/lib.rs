@@ -394,7 +394,7 @@ unsafe fn next(values: *mut Values, at: *mut c_char, size: size_t) -> c_int {
     DrmaaErrno::Success as c_int
 }
 
-/// How many values a list has.
+/// Number of values of a list.
 ///
 /// # Safety
 /// `values` is null or a list that was not released; `size` is null or has room for a number.
@@ -424,10 +424,10 @@ macro_rules! lists {
             unsafe { next(values, value, size) }
         }
 
-        /// How many values a list has.
+        /// Number of values of a list.
         ///
         /// # Safety
-        /// Pointers are null or lead to what the standard says.
+        /// Pointers are null or lead to values of the standard's types.
         #[allow(unsafe_code)]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $count(values: *mut Values, size: *mut size_t) -> c_int {

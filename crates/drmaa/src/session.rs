@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a controller that restarts is waited for.
+/// Time for which a controller that restarts is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Tasks of one bulk job.
 const TASKS_MAX: u32 = 1_000_000;
@@ -233,7 +233,7 @@ pub fn control(job: &str, action: Action) -> Result<(), Error> {
     for name in names {
         let done = control_one(&mut client, name, action);
         match done {
-            // Of all jobs, those that have ended are left alone.
+            // Among all jobs, those that have ended are left alone.
             Err(error) if job == ALL && error.code == state_error(action) => {}
             other => other?,
         }

@@ -373,7 +373,7 @@ impl Template {
     }
 }
 
-/// Of `[HOST]:PATH`, the path: all hosts of a cluster see the same files.
+/// Path of `[HOST]:PATH`: all hosts of a cluster see the same files.
 fn path_of(text: &str) -> &str {
     text.split_once(':').map_or(text, |(_, path)| path)
 }

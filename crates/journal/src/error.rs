@@ -113,7 +113,7 @@ pub enum Error {
         first: Position,
         /// Last position missing; `first` where the end is not known.
         last: Position,
-        /// How it is known that they existed.
+        /// Proof that they existed.
         what: String,
     },
     /// There is no journal where there should be one, or only a part of it.

@@ -29,8 +29,8 @@ pub struct Options {
     /// A segment takes no further batch beyond this length, bytes. A batch that is larger on its
     /// own gets a larger segment.
     pub segment_bytes: u64,
-    /// How far the file is filled with zeros ahead of small batches, bytes; 0 for not at all. A
-    /// sync is cheaper where it need not write a new file length and new extents.
+    /// Bytes by which the file is filled with zeros ahead of small batches; 0 for not at all. A sync is cheaper where
+    /// it need not write a new file length and new extents.
     pub ahead_bytes: u64,
     /// The largest record, bytes.
     pub max_record_bytes: u32,

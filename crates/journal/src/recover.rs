@@ -222,7 +222,7 @@ fn needed_segments<'a>(
     Ok(&segments[start..])
 }
 
-/// How far whole batches go in a segment.
+/// Extent of whole batches in a segment.
 struct Walked {
     /// Position that was expected where reading stopped.
     expected: Position,

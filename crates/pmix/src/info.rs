@@ -246,7 +246,7 @@ impl Drop for Infos {
 /// Attributes as bytes.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub(crate) struct Packed {
-    /// How many.
+    /// Number of entries.
     #[n(0)]
     pub(crate) count: u32,
     /// As libpmix packs them.

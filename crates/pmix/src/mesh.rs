@@ -13,7 +13,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-/// How long a leaving host waits for another host that does not read.
+/// Time that a leaving host waits for another host that does not read.
 const LEAVE_WAIT: Duration = Duration::from_secs(1);
 /// Limit of accepted connections that have not completed the handshake. Anybody can open such
 /// connections.
@@ -21,7 +21,7 @@ const STRANGERS: StrangerBounds = StrangerBounds {
     all: 256,
     of_address: 64,
 };
-/// How long a connection may remain without a completed handshake.
+/// Time that a connection may remain without a completed handshake.
 const STRANGER_MAX: Duration = Duration::from_secs(30);
 /// Connections accepted in one round: fewer than the limit per address, so that those of the round before are read
 /// first.

@@ -20,7 +20,7 @@ pub(crate) struct PublishedValue {
     pub(crate) value: Packed,
 }
 
-/// How a host is reached by UCX.
+/// Way to reach a host by UCX.
 #[derive(Clone, Debug, Encode, Decode, Validate)]
 pub(crate) enum UcxOffer {
     /// At this address of a worker of UCX.

@@ -306,7 +306,7 @@ pub struct AcctQuery {
 }
 
 impl AcctQuery {
-    /// The same with each condition once, in order, so that it is looked up and not searched for.
+    /// The query with each condition once, in order, so that it is looked up and not searched for.
     pub fn in_order(mut self) -> AcctQuery {
         self.jobs.sort_unstable();
         self.jobs.dedup();
@@ -360,7 +360,7 @@ pub struct ReservationRecord {
     /// Users who might use it, or, with a '-' before each, who might not; separated by commas.
     #[n(7)]
     pub users: String,
-    /// The same of accounts.
+    /// Accounts that might use it, or, with a '-' before each, that might not.
     #[n(8)]
     pub accounts: String,
 }
@@ -524,7 +524,7 @@ pub struct UsageRow {
     pub devices: Vec<(String, u64)>,
 }
 
-/// How long a node was out of service.
+/// Time that a node was out of service.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct NodeOutage {
     /// Its name.
@@ -541,7 +541,7 @@ pub struct UsagePage {
     /// By account, user and key.
     #[n(0)]
     pub rows: Vec<UsageRow>,
-    /// Of each node that was out of service (first part only); absent where `PrivateData=events` hides them.
+    /// Times out of service by node (first part only); absent where `PrivateData=events` hides them.
     #[n(1)]
     pub outages: Option<Vec<NodeOutage>>,
     /// Another part follows.

@@ -12,7 +12,7 @@ pub struct Address {
     pub network: Option<NetworkPlace>,
 }
 
-/// How a socket of another host is reached.
+/// Address of a socket of another host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkPlace {
     /// The node's relay: `host:port`, or `[address]:port`.

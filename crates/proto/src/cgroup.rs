@@ -62,7 +62,7 @@ pub struct DeviceFiles {
     /// `a100`.
     #[n(1)]
     pub kind: Option<String>,
-    /// Of each instance; several are parted by commas.
+    /// Files of each instance; several are parted by commas.
     #[n(2)]
     pub files: Vec<String>,
 }
@@ -71,7 +71,7 @@ pub struct DeviceFiles {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
 #[cbor(index_only)]
 pub enum CgroupVersion {
-    /// Of each controller the one that the machine has it in.
+    /// The version in which the machine has each controller.
     #[default]
     #[n(0)]
     Any,

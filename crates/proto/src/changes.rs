@@ -103,7 +103,7 @@ pub struct ChangeNotice {
     /// When.
     #[n(1)]
     pub time: Timestamp,
-    /// Of what, and how.
+    /// The changed record, and the kind of its change.
     #[n(2)]
     pub subject: ChangedRecord,
 }
@@ -125,7 +125,7 @@ pub enum ChangedRecord {
     Reservation(#[n(0)] String),
 }
 
-/// How a job has changed.
+/// Kind of a job's change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub enum JobChangeKind {
     /// It was accepted.
@@ -178,7 +178,7 @@ impl JobChangeKind {
 /// A job as it was after a change.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub struct ChangedJob {
-    /// How it has changed.
+    /// Kind of its change.
     #[n(0)]
     pub kind: JobChangeKind,
     /// Its number.

@@ -76,12 +76,12 @@ pub enum RequestBody {
         #[n(0)]
         nodes: bool,
     },
-    /// Answered by [`Response::NodesUp`] at once, and again with each node that comes, until there are so many.
+    /// Answered by [`Response::NodesUp`] at once, and again with each node that comes, until this number is connected.
     /// Anyone.
     #[n(7)]
     WaitNodes(#[n(0)] u32),
-    /// How much the controller logs until it reads its configuration again: a level's name or number
-    /// (`scontrol setdebug`). Answered by [`Response::Done`]. Administrator.
+    /// The log level of the controller until it reads its configuration again: a level's name or number (`scontrol
+    /// setdebug`). Answered by [`Response::Done`]. Administrator.
     #[n(200)]
     SetDebug(#[n(0)] String),
     /// From here the connection is good for nothing but the [`RequestBody::NodeHello`] of this node: a node's supervisor
@@ -267,7 +267,7 @@ pub struct JobFilter {
 }
 
 impl JobFilter {
-    /// The same with each condition once, in order, so that it is looked up and not searched for.
+    /// The filter with each condition once, in order, so that it is looked up and not searched for.
     pub fn in_order(mut self) -> JobFilter {
         self.ids.sort_unstable();
         self.ids.dedup();
@@ -337,7 +337,7 @@ pub enum Response {
     /// To `NodeHello`: the node may speak.
     #[n(13)]
     Welcome(#[n(0)] Box<crate::node::Welcome>),
-    /// To `WaitNodes`: so many nodes are connected.
+    /// To `WaitNodes`: number of connected nodes.
     #[n(14)]
     NodesUp(#[n(0)] u32),
     /// To `Differences`: a line each; warnings about the files come first.
@@ -761,19 +761,19 @@ pub struct Diag {
     #[n(22)]
     #[cbor(default)]
     pub to_nodes: u64,
-    /// Of the jobs started since then, those that passed by others that waited.
+    /// Jobs started since then that passed by waiting ones.
     #[n(23)]
     #[cbor(default)]
     pub backfilled: u64,
-    /// The same since the controller started.
+    /// Such jobs since the controller started.
     #[n(24)]
     #[cbor(default)]
     pub backfilled_ever: u64,
-    /// Of those, components of heterogeneous jobs.
+    /// Components of heterogeneous jobs among those.
     #[n(25)]
     #[cbor(default)]
     pub backfilled_components: u64,
-    /// How often users were refused or made to wait because they asked for too much.
+    /// Numbers of times that users were refused or made to wait because they asked for too much.
     #[n(26)]
     #[cbor(default)]
     pub held_back: Vec<ThrottledUser>,

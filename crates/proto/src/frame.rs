@@ -17,7 +17,7 @@ pub fn encode<T: Encode<()>>(message: &T) -> Vec<u8> {
     out
 }
 
-/// A message of about so many bytes as a frame.
+/// A message of about `bytes` bytes as a frame.
 pub fn encode_sized<T: Encode<()>>(message: &T, bytes: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes);
     encode_into(message, &mut out);

@@ -40,7 +40,7 @@ pub struct ContainerSettings {
     pub clone_epilog_wait_s: u32,
 }
 
-/// How long a script of job_container.conf may take where nothing is said, seconds.
+/// Default time limit of a script of job_container.conf, seconds.
 pub const SCRIPT_WAIT_S: u32 = 10;
 
 impl Default for ContainerSettings {

@@ -51,14 +51,14 @@ pub struct Outcome {
     pub environment: Vec<(String, Option<String>)>,
 }
 
-/// How important a line of the log is.
+/// Importance of a line of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     /// For the user, too.
     Info,
-    /// The same.
+    /// For the user, too, as a warning.
     Warning,
-    /// The same.
+    /// For the user, too, as an error.
     Error,
 }
 

@@ -136,7 +136,7 @@ pub struct NodeSettings {
     #[n(21)]
     #[cbor(default)]
     pub topology_pattern: String,
-    /// How the use of running jobs is sampled; absent: it is not (`JobAcctGatherType=jobacct_gather/none`).
+    /// Sampling of the use of running jobs; absent: none (`JobAcctGatherType=jobacct_gather/none`).
     #[n(22)]
     pub sampling: Option<Sampling>,
     /// `CR_CORE_DEFAULT_DIST_BLOCK`: tasks fill one socket before the next where nothing else is said.
@@ -221,7 +221,7 @@ impl NodeSettings {
     }
 }
 
-/// How tasks are bound where their step does not say.
+/// Binding of tasks where their step does not set it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
 pub struct CpuBindDefaults {
     /// Hostlists and the `CpuBind` of their nodes: that of a job's nodes counts if it is the same for all.
@@ -345,10 +345,10 @@ pub enum ToNode {
         /// Encoded [`Orders`].
         #[n(0)]
         orders: ByteVec,
-        /// Of the encoded orders, for the agent.
+        /// Seal of the encoded orders for the agent.
         #[n(1)]
         seal: ByteVec,
-        /// The same for the launcher, to which the agent passes the orders on.
+        /// Seal of them for the launcher, to which the agent passes the orders on.
         #[n(2)]
         launcher_seal: ByteVec,
     },
@@ -524,11 +524,12 @@ pub struct JobGrant {
     #[n(15)]
     #[cbor(default)]
     pub components: Vec<HetComponent>,
-    /// How often it has lost nodes while it ran.
+    /// Number of times that it lost nodes while it ran.
     #[n(16)]
     #[cbor(default)]
     pub resizes: u32,
-    /// Of a component of a heterogeneous job: the key by which numbers of steps are proved, the same for all components.
+    /// For a component of a heterogeneous job: the key by which numbers of steps are proved, the same for all
+    /// components.
     #[n(17)]
     pub het_key: Option<ByteVec>,
 }
@@ -627,7 +628,7 @@ pub enum Report {
         /// The step.
         #[n(0)]
         step: StepNo,
-        /// How.
+        /// End of the step.
         #[n(1)]
         end: Box<StepEnd>,
     },

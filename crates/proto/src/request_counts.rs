@@ -8,16 +8,16 @@ pub struct KindRequests {
     /// Name of the kind: `REQUEST_JOB_INFO`.
     #[n(0)]
     pub kind: String,
-    /// How many there were.
+    /// Number of requests.
     #[n(1)]
     pub count: u64,
-    /// How long all of them took, microseconds.
+    /// Time of all of them, microseconds.
     #[n(2)]
     pub total_us: u64,
 }
 
 impl KindRequests {
-    /// How long one of them took, microseconds.
+    /// Average time of one, microseconds.
     pub fn average_us(&self) -> u64 {
         self.total_us / self.count.max(1)
     }
@@ -29,16 +29,16 @@ pub struct UserRequests {
     /// The user.
     #[n(0)]
     pub uid: u32,
-    /// How many there were.
+    /// Number of requests.
     #[n(1)]
     pub count: u64,
-    /// How long all of them took, microseconds.
+    /// Time of all of them, microseconds.
     #[n(2)]
     pub total_us: u64,
 }
 
 impl UserRequests {
-    /// How long one of them took, microseconds.
+    /// Average time of one, microseconds.
     pub fn average_us(&self) -> u64 {
         self.total_us / self.count.max(1)
     }
@@ -50,7 +50,7 @@ pub struct ThrottledUser {
     /// The user.
     #[n(0)]
     pub uid: u32,
-    /// How often.
+    /// Number of times.
     #[n(1)]
     pub count: u64,
 }

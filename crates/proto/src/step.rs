@@ -24,13 +24,13 @@ use muster_model::spec::{DeviceAsk, ExecContext, GresAsk, MemoryAsk, StdioSpec};
 use muster_model::time::TimeLimit;
 use muster_model::validate::Validate;
 
-/// How one node's part of a step has ended.
+/// End of one node's part of a step.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub struct NodeEnd {
     /// Position of the node in the step.
     #[n(0)]
     pub position: u32,
-    /// How.
+    /// End of the part.
     #[n(1)]
     pub end: StepEnd,
 }
@@ -181,8 +181,8 @@ pub struct StepSpec {
     /// `--treewidth`: how many nodes each node passes messages on to; else the site's.
     #[n(43)]
     pub tree_width: Option<u32>,
-    /// How often its job has lost nodes, as far as the requester knows: a node that does not know of the last time yet
-    /// waits for that.
+    /// Number of times that its job has lost nodes, as far as the requester knows: a node that does not know of the
+    /// last time yet waits for that.
     #[n(44)]
     #[cbor(default)]
     pub resizes: u32,

@@ -20,7 +20,7 @@ pub struct Greeting {
     pub release: String,
 }
 
-/// Of a peer that has not said it.
+/// Greeting of a peer that has not said its version.
 impl Default for Greeting {
     fn default() -> Greeting {
         Greeting {
@@ -51,7 +51,7 @@ pub struct Versions {
 }
 
 impl Versions {
-    /// Of the messages in this crate.
+    /// Versions of the messages in this crate.
     pub const CLUSTER: Versions = Versions {
         oldest: crate::OLDEST_PROTOCOL,
         newest: crate::PROTOCOL,

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
-/// How long an answer may stand still before its connection is ended where memory is short.
+/// Time that an answer may stand still before its connection is ended where memory is short.
 const STALL: Duration = Duration::from_secs(1);
-/// How long it may in any case.
+/// Time that it may stand still in any case.
 pub(crate) const STALL_MAX: Duration = Duration::from_secs(60);
 /// Requests of one origin that are answered at a time and need much memory.
 const LARGE_OF_ONE: usize = 1;
@@ -164,7 +164,8 @@ pub(crate) struct ConnectionSlots {
 }
 
 impl ConnectionSlots {
-    /// Room for so many connections and bytes. One origin has so many requests answered at a time.
+    /// Room for this number of connections and bytes. One origin has at most `requests_of_one` requests answered at a
+    /// time.
     pub(crate) fn new(most: usize, bytes: usize, requests_of_one: usize) -> Arc<ConnectionSlots> {
         Arc::new(ConnectionSlots {
             most,
@@ -327,7 +328,7 @@ impl ReservedBytes {
         }
     }
 
-    /// Says that so many were sent.
+    /// Notes that `bytes` were sent.
     pub(crate) fn sent(&mut self, bytes: usize) {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
@@ -384,7 +385,7 @@ mod tests {
     fn who_has_the_most_makes_room() {
         let places = ConnectionSlots::new(8, 0, 1);
         let first = admit(&places, A, 8);
-        // Of its own, those give way of which nobody knows whose they are.
+        // Among its own, connections of unknown users give way.
         let again = admit(&places, A, 1);
         assert_eq!(count(&places, A), 8);
         again

@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a connection is used after it has begun with a token: a key that was changed, or a token that is too old, counts then.
+/// Time that a connection is used after it has begun with a token: a key that was changed, or a token that is too old,
+/// counts then.
 const AGE_MAX: Duration = Duration::from_secs(30);
 /// Connections that are kept for one user's token.
 const KEPT_OF_ONE: usize = 8;

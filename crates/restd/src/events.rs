@@ -24,21 +24,21 @@ const STREAMS_OF_ONE: usize = 16;
 const FEEDS_MAX: usize = 256;
 /// Changes that are kept for the pages of a user; a page that is further behind asks the controller.
 const KEPT_OF_ONE: usize = 512;
-/// How long a connection to the controller is used: whether the token is still good is found out with the next.
+/// Time that a connection to the controller is used: whether the token is still good is found out with the next.
 const AGE_MAX: Duration = Duration::from_secs(60);
-/// How often a user's pages are given what has changed.
+/// Interval at which a user's pages are given changes.
 const PACE: Duration = Duration::from_millis(200);
-/// How long to wait before the controller is asked again after it was not there.
+/// Time before the controller is asked again after it was not there.
 const RETRY: Duration = Duration::from_secs(2);
-/// How often a stream in which nothing happens says that it is there.
+/// Interval at which an idle stream reports that it is there.
 const HEARTBEAT: Duration = Duration::from_secs(20);
-/// How long a stream lasts. Clients begin another where it has ended.
+/// Lifetime of a stream. Clients begin another where it has ended.
 const STREAM_LIFE: Duration = Duration::from_secs(540);
 /// Bytes that are given to a page at a time, about.
 const PART_BYTES: usize = 32 << 10;
 /// Connections to the controller that are begun at a time.
 const CONNECTING: usize = 4;
-/// How long the first answer on one may take: others wait for the turn.
+/// Time limit for the first answer on one: others wait for the turn.
 const FIRST_ANSWER_MAX: Duration = Duration::from_secs(5);
 
 /// Why there is no stream.
@@ -80,7 +80,7 @@ struct FeedState {
     /// All changes after this place that there are up to the last are kept; absent before the controller has answered.
     begin: Option<StreamPlace>,
     last: Option<StreamPlace>,
-    /// How often changes were missed.
+    /// Number of times that changes were missed.
     resets: u64,
     /// Why there will be no more.
     end: Option<String>,
@@ -144,7 +144,7 @@ impl Feed {
 }
 
 impl Feeds {
-    /// For a server with so many connections: half of them may be streams.
+    /// Feeds for a server with this number of connections: half of them may be streams.
     pub(crate) fn new(conf: PathBuf, connections: usize) -> Arc<Feeds> {
         Arc::new(Feeds {
             conf,
@@ -311,7 +311,7 @@ async fn follow(feeds: Arc<Feeds>, feed: Weak<Feed>) {
     }
 }
 
-/// The same socket, to wait until something comes; what comes is read by the connection, which blocks.
+/// A duplicate of the socket, to wait until something comes; the connection, which blocks, reads it.
 fn readiness_of(client: &Client) -> io::Result<UnixStream> {
     let own = client.stream();
     own.set_nonblocking(true)?;
@@ -377,7 +377,7 @@ async fn follow_by(
 struct Page {
     feeds: Arc<Feeds>,
     feed: Arc<Feed>,
-    /// Of those of the feed, what the stream has said.
+    /// Resets of the feed that the stream has reported.
     resets: u64,
     seen: watch::Receiver<u64>,
     filter: StreamFilter,

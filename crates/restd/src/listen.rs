@@ -143,7 +143,7 @@ impl Listeners {
 
 fn tcp(host: &str, port: u16) -> io::Result<TcpListener> {
     if host.is_empty() {
-        // Of both families where this host has both.
+        // Sockets of both families where this host has both.
         return TcpListener::bind(("::", port)).or_else(|_| TcpListener::bind(("0.0.0.0", port)));
     }
     let addresses: Vec<_> = (host, port).to_socket_addrs()?.collect();

@@ -18,11 +18,11 @@ use tokio::time::Interval;
 const PARTS_WAITING: usize = 4;
 /// Bytes that are counted for an answer while it is made.
 const COUNTED_BYTES: usize = 1 << 20;
-/// How long a part waits for the client to read those before it.
+/// Time that a part waits for the client to read those before it.
 const PART_WAIT: Duration = Duration::from_secs(10);
-/// How long all of them may wait together.
+/// Time that all of them may wait together.
 const PARTS_WAIT: Duration = Duration::from_secs(120);
-/// How often it is noted that the client waits for the next part, and not the other way round.
+/// Interval of notes that the client waits for the next part, and not the other way round.
 const WAITING_NOTE: Duration = Duration::from_secs(20);
 /// The longest answer to a client of HTTP/1.0, which would take one that breaks off for the whole.
 const OLD_BYTES_MAX: usize = 64 << 20;
@@ -59,7 +59,7 @@ pub(crate) struct PartsSink {
     way: PartsTarget,
     place: Arc<ConnectionSlot>,
     runtime: Handle,
-    /// How long parts may still wait for the client.
+    /// Time that parts may still wait for the client.
     patience: Duration,
     turns: PartsTurns,
     stream: Option<OwnedSemaphorePermit>,

@@ -40,9 +40,9 @@ const BODY_BYTES_MAX: usize = 32 << 20;
 const HEAD_BYTES_MAX: usize = 64 << 10;
 /// Headers of a request.
 const HEADERS_MAX: usize = 64;
-/// How long a request's head may take to come, and a connection may be open without one.
+/// Time limit for a request's head, and for a connection without one.
 const HEAD_WAIT: Duration = Duration::from_secs(30);
-/// How long a body may take to come.
+/// Time limit for a body.
 const BODY_WAIT: Duration = Duration::from_secs(60);
 /// Bytes of a body that needs little memory, whatever is in it.
 const SMALL_BODY_BYTES: usize = 64 << 10;
@@ -56,7 +56,7 @@ const LARGE: usize = 2;
 const LOGGED_CHARS: usize = 160;
 /// Lines of requests that are nobody's, in a second.
 const STRANGERS_LINES: u32 = 10;
-/// How long a connection is kept.
+/// Lifetime of a connection.
 const CONNECTION_LIFE: Duration = Duration::from_secs(600);
 
 /// The bounds of the server.
@@ -81,7 +81,7 @@ struct Shared {
     log: Arc<LineLimit>,
 }
 
-/// How many lines requests write to the log.
+/// Limit of lines that requests write to the log.
 #[derive(Debug, Default)]
 struct LineLimit(Mutex<Option<(Instant, u32)>>);
 
@@ -733,7 +733,7 @@ fn wants_yaml(headers: &HeaderMap) -> Option<bool> {
         let weight = parts
             .find_map(|part| part.strip_prefix("q="))
             .and_then(|q| q.parse::<f32>().ok());
-        // Of a weight from 0 to 1, in thousandths as RFC 9110 has them.
+        // A weight from 0 to 1, in thousandths as RFC 9110 has them.
         let weight = (weight.unwrap_or(1.0).clamp(0.0, 1.0) * 1000.0) as u32;
         if weight > 0 && best.is_none_or(|(most, _)| weight > most) {
             best = Some((weight, yaml));

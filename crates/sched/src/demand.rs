@@ -37,7 +37,7 @@ enum Memory {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SwitchLimit {
     pub(crate) most: u32,
-    /// How long the job waits for that limit, milliseconds.
+    /// Time that the job waits for that limit, milliseconds.
     wait_ms: u64,
 }
 
@@ -344,7 +344,7 @@ impl Demand {
         if usable < self.cpus_min { 0 } else { usable }
     }
 
-    /// Memory of a node that the job may have out of so much.
+    /// The part of this memory of a node that the job may have, MiB.
     fn mib_allowed(&self, mib: u64) -> u64 {
         match self.memory_most {
             MemoryAsk::PerNode(most) => mib.min(most),
@@ -353,7 +353,7 @@ impl Demand {
         }
     }
 
-    /// The same for a number of GPUs.
+    /// As above, for a number of GPUs.
     fn mib_of_gpus_allowed(&self, mib: u64) -> u64 {
         match self.memory_most {
             MemoryAsk::PerNode(most) if self.cuts_memory && mib >= most => u64::MAX,
@@ -586,8 +586,8 @@ impl Demand {
             .max(1)
     }
 
-    /// Memory of a node for so many CPUs that nobody else can have, of which the job may hold fewer: within what the
-    /// partition allows.
+    /// Memory of a node for these CPUs that no other job can have, of which the job may hold fewer: within the
+    /// partition's limit.
     fn mib_for(&self, class: &NodeClass, cpus: NodeCpus, gpus: u64) -> u64 {
         let mib = self.mib_asked(class, cpus, gpus);
         match self.memory_most {
@@ -618,7 +618,7 @@ impl Demand {
         }
     }
 
-    /// The same job where partitions allow any memory.
+    /// This demand in partitions that allow any memory.
     pub(crate) fn with_any_memory(&self) -> Demand {
         Demand {
             memory_most: MemoryAsk::Default,

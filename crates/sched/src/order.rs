@@ -67,7 +67,7 @@ pub(crate) enum OrderClass {
     },
 }
 
-/// How jobs are ranked.
+/// Order by which jobs are ranked.
 #[derive(Debug, Default)]
 pub(crate) struct QueueOrder {
     scale: Option<Scale>,

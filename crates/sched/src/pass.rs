@@ -733,7 +733,7 @@ fn waits_long(state: &State, job: JobId, now: Timestamp) -> bool {
     waited_ms(state, job, now) > CAUTIOUS_AFTER_MS
 }
 
-/// How long a job has waited since it became eligible.
+/// Time that a job has waited since it became eligible.
 fn waited_ms(state: &State, job: JobId, now: Timestamp) -> u64 {
     let since = state
         .jobs

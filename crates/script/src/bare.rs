@@ -317,7 +317,7 @@ pub fn close_on_exec_from(first: u32) -> Result<()> {
     unsafe { call(kernel::SYS_close_range, args) }.map(drop)
 }
 
-/// How many bytes a file has, at whose end it stands then.
+/// Length of a file in bytes; its position is the end afterwards.
 pub fn length(fd: i32) -> Result<usize> {
     // SAFETY: takes numbers only.
     unsafe { call(kernel::SYS_lseek, [int(fd), 0, int(kernel::SEEK_END)]) }

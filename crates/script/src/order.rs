@@ -4,10 +4,11 @@
 use crate::tmp_dir::TmpDirNames;
 use core::ffi::CStr;
 
-/// How many variables may be added to the environment: the process id, and the two that name the temporary directory.
+/// Number of variables that may be added to the environment: the process id, and the two that name the temporary
+/// directory.
 const ADDED_VARIABLES: usize = 3;
 
-/// How many numbers the file begins with: the fields of [`Head`].
+/// Number of numbers with which the file begins: the fields of [`Head`].
 const HEAD: usize = 11;
 
 /// Numbers of the order, and lengths of the lists that follow.
@@ -154,7 +155,7 @@ mod writer {
             all
         }
 
-        /// Adds the places of the strings, if they are appended to so many bytes.
+        /// Adds the places of the strings, if they are appended to this number of bytes.
         fn places(&self, bytes: &mut usize, words: &mut Vec<u64>) {
             words.extend(self.starts.iter().map(|start| (*bytes + start) as u64));
             *bytes += self.bytes.len();

@@ -23,7 +23,7 @@ pub struct Description {
     pub script: Option<Vec<u8>>,
     /// Environment, masks and limits, once something looks at them.
     context: Option<ExecContext>,
-    /// The same as it came.
+    /// The job as it came.
     encoded: Option<ByteVec>,
     /// The environment was changed.
     environment_changed: bool,
@@ -61,7 +61,7 @@ fn difference(new: &ResourceAsk, old: &ResourceAsk, unset: &ResourceAsk) -> Reso
 }
 
 impl Description {
-    /// Of what came from the controller.
+    /// Description of a subject from the controller.
     pub fn of(subject: &Subject) -> Description {
         let mut made = Description {
             component: subject.component,
@@ -143,7 +143,7 @@ impl Description {
         true
     }
 
-    /// The same for many variables, which are gone through once.
+    /// As above, for many variables, which are gone through once.
     pub fn set_variables(&mut self, variables: BTreeMap<Vec<u8>, Option<Vec<u8>>>) -> bool {
         let Some(environment) = self.environment() else {
             return false;

@@ -13,9 +13,9 @@ use muster_model::topology::SwitchAsk;
 
 /// A number that was not given.
 pub const NO_VAL: i64 = 0xffff_fffe;
-/// The same of fields of 16 bits.
+/// `NO_VAL` of fields of 16 bits.
 pub const NO_VAL16: i64 = 0xfffe;
-/// The same of fields of 64 bits; Slurm's is too large for a whole number of Lua.
+/// `NO_VAL` of fields of 64 bits; Slurm's is too large for a whole number of Lua.
 pub const NO_VAL64: i64 = i64::MAX;
 /// No limit.
 pub const INFINITE: i64 = 0xffff_ffff;

@@ -24,7 +24,7 @@ const SUBMIT: &str = "slurm_job_submit";
 const MODIFY: &str = "slurm_job_modify";
 /// Instructions between two looks at the clock.
 const LOOK_EVERY: u32 = 20_000;
-/// How long a script may go on after its time, since it may catch the error once.
+/// Time that a script may go on after its time, since it may catch the error once.
 const GRACE: Duration = Duration::from_millis(500);
 /// Time for what the file does when it is loaded.
 const LOAD_LIMIT: Duration = Duration::from_secs(5);

@@ -195,7 +195,7 @@ pub enum DataReply {
     Part(#[n(0)] Vec<Row>, #[n(1)] Option<u64>),
 }
 
-/// How important a line of the log is.
+/// Importance of a line of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Validate)]
 #[cbor(index_only)]
 pub enum Level {
@@ -236,7 +236,7 @@ pub enum VerifierReport {
     /// A line of the log.
     #[n(2)]
     Log {
-        /// How important.
+        /// Importance.
         #[n(0)]
         level: Level,
         /// The line.

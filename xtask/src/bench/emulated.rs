@@ -13,7 +13,7 @@ type Curve = Vec<(f64, u64)>;
 
 /// Time between two looks. The look is a command of its own, so that it takes little of the machine.
 const LOOK: Duration = Duration::from_millis(200);
-/// Nothing ends for so long: something is wrong.
+/// Time without an end after which something is wrong.
 const STALL: Duration = Duration::from_secs(120);
 
 /// Submits an array and follows it until the last row is in the accounting store.
@@ -42,7 +42,7 @@ pub(super) fn follow(bench: &Bench, site: &Site, submit: &[&str], jobs: u64) -> 
     }
 }
 
-/// When so many had ended.
+/// Time when this number had ended.
 fn time_of(curve: &Curve, jobs: f64) -> f64 {
     let after = curve.iter().position(|(_, done)| *done as f64 >= jobs);
     let Some(at) = after.filter(|at| *at > 0) else {
@@ -313,7 +313,7 @@ fn journal_commits(bench: &Bench, site: &Site) -> Result<u64> {
     number(&site.text(&["sdiag"], &bench.dir)?, "Journal")
 }
 
-/// Throughput while so many others wait for a node that does not come.
+/// Throughput while many others wait for a node that does not come.
 pub(super) fn queue(bench: &mut Bench) -> Result<()> {
     let count = bench.size(50_000);
     let site = bench.emulated(1_000, 64, "")?;

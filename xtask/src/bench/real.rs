@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// HyperQueue's own cluster in one process, which runs a script so many times; prints the rate.
+/// HyperQueue's own cluster in one process, which runs a script repeatedly; prints the rate.
 const HYPERQUEUE: &str = "
 import sys, time
 from hyperqueue import Job
@@ -42,7 +42,7 @@ fn script(bench: &Bench) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// How many of them a second two processes start and wait for, with nothing around it.
+/// Programs per second that `parallel` processes start and wait for, with nothing around it.
 fn bare(bench: &Bench, program: &Path, count: u32, parallel: u32) -> Result<f64> {
     let started = Instant::now();
     let make = || {
@@ -201,7 +201,7 @@ pub(super) fn steps(bench: &mut Bench) -> Result<()> {
     ];
     drop(muster);
     let theirs = match bench.slurm()? {
-        // The same number would take it minutes.
+        // That number would take it minutes.
         Some(slurm) => {
             let count = (count / 4).max(8);
             Some([

@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a command may take to come true.
+/// Time limit for a command to come true.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The first of the users who wait and look, where the benchmark may act for others: numbers that no user has.
@@ -231,8 +231,8 @@ impl Pollers {
 /// than the question.
 pub(crate) const ASK: &str = "ask";
 
-/// `FIRST EVERY PROGRAM WORD...`: runs a command after so many milliseconds, and then again and again, so many between two
-/// starts.
+/// `FIRST EVERY PROGRAM WORD...`: runs a command after `FIRST` milliseconds, and then again and again, `EVERY`
+/// milliseconds between two starts.
 pub(crate) fn asks(args: &[String]) -> Result<()> {
     let [first, every, program, words @ ..] = args else {
         anyhow::bail!("{ASK} FIRST EVERY PROGRAM [ARGUMENT...]");
@@ -260,7 +260,7 @@ fn ask(bench: &Bench, site: &Site, client: &Poller) -> Result<f64> {
     Ok(started.elapsed().as_secs_f64() * 1e3)
 }
 
-/// How long one user waits for a listing, alone and while another asks for everything all the time.
+/// Time that one user waits for a listing, alone and while another asks for everything all the time.
 fn flood(bench: &mut Bench, site: &Site, uid: Option<u32>) -> Result<()> {
     let Some(uid) = uid else {
         println!("  no flood: it takes two users");
@@ -459,7 +459,7 @@ pub(super) fn restart(bench: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-/// How many messages a step costs the controller, by how many nodes it has.
+/// Number of messages that a step costs the controller, by its number of nodes.
 pub(super) fn wide(bench: &mut Bench) -> Result<()> {
     let most = bench.size(if bench.large { 1_000 } else { 64 }).max(4);
     let conf = format!(

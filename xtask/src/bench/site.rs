@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long something may take to come true.
+/// Time limit for a condition to come true.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// Time between two looks whether it has.
 const LOOK: Duration = Duration::from_millis(50);
@@ -111,8 +111,8 @@ impl Site {
         Ok(all)
     }
 
-    /// How long the controller's threads were ready to run and had no processor, by name, milliseconds. Other work on the
-    /// machine shows here.
+    /// Time that the controller's threads were ready to run and had no processor, by name, milliseconds. Other work on
+    /// the machine shows here.
     pub(super) fn starved_ms(&self) -> Result<BTreeMap<String, u64>> {
         let mut all = BTreeMap::new();
         for task in fs::read_dir(format!("/proc/{}/task", self.pid()?))? {
@@ -169,7 +169,7 @@ impl Site {
         Ok(())
     }
 
-    /// Waits until so many agents are connected and everything of theirs is accounted for.
+    /// Waits until `nodes` agents are connected and everything of theirs is accounted for.
     pub(super) fn settle(&self, bench: &Bench, nodes: u32) -> Result<()> {
         self.until("all agents are connected", || {
             let text = self.text(&["sdiag"], &bench.dir)?;

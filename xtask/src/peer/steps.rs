@@ -1,5 +1,5 @@
-//! Steps in an allocation: so many sruns a second. This program calls itself inside the allocation, so that nothing but
-//! srun is started there.
+//! Steps in an allocation: sruns per second. This program calls itself inside the allocation, so that nothing but srun
+//! is started there.
 
 use super::{Product, again, together};
 use anyhow::{Context as _, Result};
@@ -10,7 +10,7 @@ use std::time::Instant;
 /// First argument of this program where it is called inside an allocation.
 pub(crate) const INSIDE: &str = "burst";
 
-/// The same, where two commands are compared.
+/// As above, where two commands are compared.
 pub(crate) const IN_TURNS: &str = "in-turns";
 
 /// So often each of two commands has its turn, for what else the machine does to fall to both.
@@ -19,7 +19,7 @@ const TURNS: u32 = 4;
 const ONE: [&str; 6] = ["srun", "-Q", "-N1", "-n1", "--exact", "true"];
 const FOUR: [&str; 5] = ["srun", "-Q", "-N4", "-n4", "true"];
 
-/// `COUNT PARALLEL WORD...`: runs a command so many times, so many at once, and prints the seconds that it took.
+/// `COUNT PARALLEL WORD...`: runs a command `COUNT` times, `PARALLEL` at once, and prints the seconds that it took.
 pub(crate) fn burst(args: &[String]) -> Result<()> {
     let [count, parallel, words @ ..] = args else {
         anyhow::bail!("{INSIDE} COUNT PARALLEL PROGRAM [ARGUMENT...]");
@@ -100,7 +100,7 @@ pub(super) fn share_of_the_bare_program(p: &Product, dir: &Path) -> Result<f64> 
     inside(p, dir, IN_TURNS, (500, 1), &ONE)
 }
 
-/// The same of eight at a time, which take what the machine has.
+/// As above, with eight at a time, which take the whole machine.
 pub(super) fn share_of_eight_bare_programs(p: &Product, dir: &Path) -> Result<f64> {
     inside(p, dir, IN_TURNS, (500, 8), &ONE)
 }

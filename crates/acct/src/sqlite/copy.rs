@@ -17,7 +17,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, Row};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// How far a copy is.
+/// Progress of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CopyProgress {
     /// The current stage.
@@ -123,7 +123,7 @@ pub struct UsedSum {
     pub planned_cpu_ms: i64,
 }
 
-/// How long a node was out of service in an hour, a day or a month.
+/// Time that a node was out of service in an hour, a day or a month.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutSum {
     /// `hour`, `day` or `month`, of UTC.

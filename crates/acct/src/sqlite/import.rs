@@ -22,7 +22,7 @@ use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 use std::path::Path;
 use std::time::Duration;
 
-/// How long to wait while the controller writes.
+/// Time to wait while the controller writes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A run of a job that is over, with its steps.
@@ -38,7 +38,7 @@ pub struct ImportedJob {
     pub suspensions: Vec<(Timestamp, Timestamp)>,
 }
 
-/// How far the import of a source is. It is stored with the rows.
+/// Progress of the import of a source. It is stored with the rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ImportMark {
     /// The highest number that the pass which is under way has come to; 0 before one begins.
@@ -118,7 +118,7 @@ impl Importer {
         })
     }
 
-    /// How far it is.
+    /// Its progress.
     ///
     /// # Errors
     /// What the database says.
@@ -329,7 +329,7 @@ impl Importer {
         Ok(month)
     }
 
-    /// How many runs came from this source.
+    /// Number of runs that came from this source.
     ///
     /// # Errors
     /// What the database says.
@@ -407,7 +407,7 @@ impl RowWriter<'_> {
         self.put_rows(row, imported)
     }
 
-    /// The same, where sums have the run already.
+    /// As above, where sums have the run already.
     pub(super) fn put_rows(&mut self, row: i64, imported: &ImportedJob) -> Result<(), StoreError> {
         for sql in [
             "DELETE FROM step WHERE job = ?1",

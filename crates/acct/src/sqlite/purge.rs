@@ -13,7 +13,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use std::path::Path;
 use std::time::Duration;
 
-/// How long to wait while the controller writes.
+/// Time to wait while the controller writes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The kinds of rows that are purged, each by its own age.
@@ -140,8 +140,8 @@ impl Purger {
         })
     }
 
-    /// Rows that were over before a time, at most so many, those of runs after a place, which is moved on; none when there are no
-    /// more.
+    /// Rows that were over before a time, at most a given number, those of runs after a place, which is moved on; none
+    /// when there are no more.
     ///
     /// # Errors
     /// What the database says.

@@ -273,7 +273,7 @@ struct Pages<'a> {
     page: &'a mut dyn FnMut(Vec<AcctJob>) -> ControlFlow<()>,
     page_len: usize,
     jobs: Vec<AcctJob>,
-    /// About so many bytes.
+    /// Approximate size of a page in bytes.
     bytes: usize,
     held: Option<(JobId, ShownRun)>,
     duplicates: bool,

@@ -51,7 +51,7 @@ pub(super) fn write(
     let nodes = beginning(&set.nodes, TEXT_BYTES_MAX);
     let cpus = signed(set.cpus);
     match (open, set.start.0) {
-        // The same time: it has not been anything else yet, or only what does not count has changed.
+        // An equal time: it has not been anything else yet, or only fields that do not count have changed.
         (Some(open), start)
             if open.start >= at || start <= at && open.nodes == nodes && open.cpus == cpus =>
         {

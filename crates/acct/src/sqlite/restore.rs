@@ -19,7 +19,7 @@ use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 use std::path::Path;
 use std::time::Duration;
 
-/// How long to wait while the controller writes.
+/// Time to wait while the controller writes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Purger {

@@ -1,4 +1,4 @@
-//! How values stand in the columns, in both directions.
+//! Encoding of values in the columns, in both directions.
 
 use crate::change::RunKey;
 use crate::store::StoreError;

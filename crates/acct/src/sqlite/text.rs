@@ -15,7 +15,7 @@ const ENTRY_BYTES: usize = 64;
 pub(super) struct Interned {
     numbers: HashMap<Box<[u8]>, i64>,
     bytes: usize,
-    /// Of the database, once a text was looked for.
+    /// Key of the database, once a text was looked for.
     key: Option<TextKey>,
 }
 

@@ -150,7 +150,7 @@ pub(super) struct Writer<'a> {
     pub(super) is_logged: bool,
     /// Changes may have been written before.
     pub(super) may_be_there: bool,
-    /// How sums change.
+    /// Changes of sums.
     pub(super) rollup: Rollup,
 }
 

@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 #[cfg(feature = "tokio")]
 use tokio::sync::Notify;
 
-/// How many bytes there may be.
+/// Limits of bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct ByteBounds {
-    /// Of one user.
+    /// Bytes of one user.
     pub own: usize,
-    /// Of all users together. A quarter of it is for those who have little.
+    /// Bytes of all users together. A quarter of it is for those who have little.
     pub all: usize,
-    /// Of one user in any case.
+    /// Bytes of one user in any case.
     pub few: usize,
 }
 
@@ -63,7 +63,7 @@ impl ByteCount {
         }
     }
 
-    /// Whether there is room for so many more.
+    /// Checks that there is room for `bytes` more.
     ///
     /// # Errors
     /// There is none.
@@ -71,7 +71,7 @@ impl ByteCount {
         self.may_be(self.own() + bytes, self.all() + bytes)
     }
 
-    /// Counts so many more.
+    /// Counts `bytes` more.
     ///
     /// # Errors
     /// There is no room for them: they are not counted.
@@ -89,7 +89,7 @@ impl ByteCount {
         self.notify();
     }
 
-    /// Waits until there is room for so many more. They are not counted. What waits for a user needs as many each.
+    /// Waits until there is room for `bytes` more. They are not counted. Each waiter of a user needs as many.
     #[cfg(feature = "tokio")]
     pub async fn wait_for_room(&self, bytes: usize) {
         if self.check(bytes).is_ok() {

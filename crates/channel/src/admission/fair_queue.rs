@@ -63,7 +63,7 @@ impl<T, U: Clone + Ord + Hash> FairQueue<T, U> {
         self.pop_of(|_| true)
     }
 
-    /// The same of those who may have a turn now; the others keep theirs.
+    /// As above, for users who may have a turn now; the others keep theirs.
     pub fn pop_of(&mut self, may: impl Fn(&U) -> bool) -> Option<(U, T)> {
         let next = self.order.iter().find(|(_, uid)| may(uid))?.clone();
         self.order.remove(&next);
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Serves so many questions; whose they were.
+    /// Serves `count` questions; returns their users.
     fn serve(queue: &mut FairQueue<u64>, count: usize) -> Vec<u32> {
         let mut served = Vec::new();
         while served.len() < count

@@ -14,9 +14,10 @@ pub type StrangerId = u64;
 /// The bounds.
 #[derive(Clone, Copy, Debug)]
 pub struct StrangerBounds {
-    /// Of all.
+    /// Strangers in all.
     pub all: usize,
-    /// Of those from one address. A network of IPv6 (64 bits), of which a host may have all addresses, has three quarters of all.
+    /// Strangers from one address. A network of IPv6 (64 bits), of which a host may have all addresses, has three
+    /// quarters of all.
     pub of_address: usize,
 }
 
@@ -32,9 +33,9 @@ pub struct Strangers {
     bounds: StrangerBounds,
     last: StrangerId,
     addresses: HashMap<StrangerId, IpAddr>,
-    /// Of each address, in the order in which they came.
+    /// Strangers by address, in the order in which they came.
     of_address: HashMap<IpAddr, BTreeMap<StrangerId, ()>>,
-    /// How many each network has.
+    /// Number of strangers by network.
     of_network: HashMap<HostAddress, usize>,
     /// Connections that have shown a credential.
     credible: HashSet<StrangerId>,
@@ -188,7 +189,7 @@ mod tests {
         let (other, _) = strangers.admit(address(1));
         let gone: Vec<_> = (0..20).filter_map(|n| strangers.admit(of(n)).1).collect();
         assert_eq!((gone.len(), gone.contains(&other)), (14, false));
-        // Of hosts of one network that have one each, those that wait longest go.
+        // Among hosts of one network that have one each, those that wait longest go.
         let (next, _) = strangers.admit(of(100));
         let (_, gone) = strangers.admit(of(101));
         assert!(gone.is_some_and(|gone| gone < next));

@@ -328,7 +328,7 @@ fn sort_limits(limits: &mut Limits) {
     all.into_iter().for_each(|amounts| amounts.sort());
 }
 
-/// The same settings, however they are written: one share is that of who has none set.
+/// Whether settings are equal, however they are written: one share is that of an association without shares.
 fn same_terms(one: &AssociationTerms, other: &AssociationTerms) -> bool {
     let usual = |terms: &AssociationTerms| {
         let mut terms = AssociationTerms {

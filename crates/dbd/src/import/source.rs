@@ -13,7 +13,7 @@ use mysql::{Conn, Params, Value};
 use std::collections::HashSet;
 use std::time::Duration;
 
-/// How long the sums of all jobs may take.
+/// Time limit for the sums of all jobs.
 const ANSWER_WAIT: Duration = Duration::from_secs(3600);
 /// Texts as they were written: slurmdbd writes UTF-8 whatever the columns say. Months are those of UTC.
 const SESSION: [&str; 2] = ["SET NAMES binary", "SET SESSION time_zone = '+00:00'"];
@@ -347,7 +347,7 @@ impl Source {
                 "POW(0.5, GREATEST(0, UNIX_TIMESTAMP() - CAST(j.time_end AS SIGNED)) / {life})"
             ),
         };
-        // After so many half-lives less than a millionth is left.
+        // After this number of half-lives less than a millionth is left.
         let since = match half_life_s {
             0 => 0,
             life => self.now_s()?.saturating_sub(life.saturating_mul(20)),

@@ -12,7 +12,7 @@ use super::{Lock, Storage, StorageFile};
 /// Unit in which a loss of power keeps or loses a write, bytes.
 const SECTOR: u64 = 512;
 
-/// How a machine goes down: see [`MemStorage::crash`].
+/// Way in which a machine goes down: see [`MemStorage::crash`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crash {
     /// Only the process dies: the system still has every write.

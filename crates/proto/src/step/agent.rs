@@ -46,7 +46,7 @@ pub enum AgentRequest {
         /// Position of the node in the step.
         #[n(3)]
         position: u32,
-        /// How.
+        /// End of the step.
         #[n(4)]
         end: Box<StepEnd>,
         /// Ends of others.
@@ -197,7 +197,7 @@ pub enum AgentReply {
         /// Where it listens for the step's other nodes, `ip:port`, if the step's kind of MPI needs that.
         #[n(1)]
         wire: Option<String>,
-        /// The same of the nodes below, in the order of their positions.
+        /// Addresses of the nodes below, in the order of their positions.
         #[n(2)]
         #[cbor(default)]
         below: Vec<BelowStarted>,

@@ -47,10 +47,10 @@ pub enum ToStepd {
     /// and else ignored.
     #[n(13)]
     Down(#[n(0)] u64, #[n(1)] Box<ToStepd>),
-    /// In a tree, to a node and all below it: say again what comes after so many messages, by position from the node on.
+    /// In a tree, to a node and all below it: repeat all messages after these counts, by position from the node on.
     #[n(14)]
     Again(#[n(0)] Vec<u64>),
-    /// In a tree: the first so many messages of the node at this position have come.
+    /// In a tree: number of messages of the node at this position that have come.
     #[n(15)]
     Seen(#[n(0)] u32, #[n(1)] u64),
     /// In a tree: srun is gone.
@@ -70,7 +70,7 @@ pub enum ToStepd {
 
 impl Message for ToStepd {}
 
-/// How a node of a tree is connected.
+/// Connection of a node of a tree.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub struct Attach {
     /// The step's key.
@@ -82,7 +82,7 @@ pub struct Attach {
     /// This is srun, not a node: when it is gone, it is gone.
     #[n(2)]
     pub srun: bool,
-    /// How many messages of this node and of those below have come, by position; empty at first.
+    /// Numbers of messages of this node and of those below that have come, by position; empty at first.
     #[n(3)]
     pub seen: Vec<u64>,
     /// Which version the sender speaks; refused without.

@@ -73,8 +73,8 @@ pub(crate) struct StartTimes {
     pub(crate) nodes_max: u64,
 }
 
-/// How many tasks of one demand the nodes can run, now and later. Reservations are ignored here,
-/// because they can only reduce the number.
+/// Numbers of tasks of one demand that the nodes can run, now and later. Reservations are ignored here, because they
+/// can only reduce the numbers.
 #[derive(Debug)]
 pub(crate) struct Outlook {
     /// The node-related part of the demand.

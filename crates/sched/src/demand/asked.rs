@@ -89,7 +89,7 @@ impl Demand {
     }
 }
 
-/// How a job shares its nodes and their CPUs.
+/// Sharing of a job's nodes and their CPUs.
 struct NodeSharing {
     /// The fields are those of [`Demand`].
     sharers: u32,

@@ -132,7 +132,7 @@ impl DeviceDemand {
         }
     }
 
-    /// At least so many CPUs go with each GPU.
+    /// Raises the CPUs that go with each GPU to this number at least.
     pub(crate) fn raise_cpus_per_gpu(&mut self, least: u64) {
         let least = u32::try_from(least).unwrap_or(u32::MAX);
         self.cpus_per_gpu = self.cpus_per_gpu.max(least);

@@ -1,6 +1,6 @@
-//! How many tasks of a job fit on a node, by count and by socket, cached for the last two kinds of
-//! nodes. Equal nodes fit equally many tasks, and most nodes that placement visits in sequence are
-//! equal, both now and after their jobs have ended.
+//! Numbers of tasks of a job that fit on a node, by count and by socket, cached for the last two kinds of nodes. Equal
+//! nodes fit equally many tasks, and most nodes that placement visits in sequence are equal, both now and after their
+//! jobs have ended.
 
 use crate::demand::pick::Pick;
 use crate::demand::{Demand, FitAsk, SocketFit};

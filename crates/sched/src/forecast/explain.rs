@@ -594,7 +594,7 @@ fn ahead(state: &State, job: &Job, found: &Forecast) -> (Vec<JobAhead>, u32) {
         }
     }
     running.sort_by_key(|a| (a.until.unwrap_or(Timestamp(i64::MAX)), a.job));
-    // Of jobs with the same expected start, the earlier one in the queue is ahead.
+    // Among jobs with the same expected start, the earlier one in the queue is ahead.
     let (order, scale) = (QueueOrder::new(state), Scale::new(state));
     let place = |job: &Job| {
         let tier = state

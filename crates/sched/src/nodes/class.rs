@@ -20,7 +20,7 @@ pub(crate) struct NodeClass {
     pub(crate) open: CpuSet,
     /// CPUs per granule: those of a socket with `CR_Socket`, of a core with `CR_Core`, else 1.
     pub(crate) granule: u32,
-    /// Of cores that a job uses exclusively, it holds only the requested threads (`CR_CPU`).
+    /// Whether a job holds only the requested threads of cores that it uses exclusively (`CR_CPU`).
     pub(crate) by_thread: bool,
     pub(crate) threads_per_core: u32,
     pub(crate) cores_per_socket: u32,
@@ -47,7 +47,7 @@ pub(crate) struct NodeClass {
     pub(crate) links: Vec<Vec<Vec<i32>>>,
     /// For each entry of `gres`, the identifiers of its instances; empty if it has none.
     pub(crate) labels: Vec<Vec<String>>,
-    /// How jobs get parts of GPUs.
+    /// Rule by which jobs get parts of GPUs.
     pub(crate) part_rule: PartRule,
 }
 

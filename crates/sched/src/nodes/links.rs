@@ -92,7 +92,7 @@ pub(super) fn best_linked(
             .map(|first| grown(first, free.len(), count, &score))
             .collect(),
     };
-    // Of equal sets, the one with the first devices.
+    // Among equal sets, the one with the first devices.
     let first = |set: &Vec<usize>| std::cmp::Reverse(set.clone());
     sets.into_iter().max_by_key(|set| (score(set), first(set)))
 }

@@ -60,8 +60,8 @@ impl Network {
         Some(network)
     }
 
-    /// How many levels a job of that many nodes may spread over: 0 is one leaf. All levels unless
-    /// the network consists of blocks.
+    /// Number of levels that a job of that many nodes may spread over: 0 is one leaf. All levels unless the network
+    /// consists of blocks.
     pub(crate) fn levels_for(&self, nodes: u32) -> usize {
         let fitting = self.sizes.iter().position(|size| nodes <= *size);
         fitting.map_or(self.levels.len(), |level| level.min(self.levels.len()))

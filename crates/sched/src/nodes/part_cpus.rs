@@ -66,7 +66,7 @@ impl CpuRule {
         .max(1)
     }
 
-    /// Of the free CPUs, those that a job may use beside other jobs of the partition.
+    /// The free CPUs that a job may use beside other jobs of the partition.
     pub(crate) fn open(&self, class: &NodeClass, held: &CpuSet, free: &CpuSet) -> CpuSet {
         if !self.by_socket() {
             return free.clone();
@@ -147,7 +147,7 @@ impl PartCpus {
         }
     }
 
-    /// Of the free CPUs, those that a job of the partition may use.
+    /// The free CPUs that a job of the partition may use.
     pub(crate) fn open(&self, class: &NodeClass, pos: usize, free: &CpuSet) -> CpuSet {
         match self.held.get(pos) {
             Some(held) => self.rule.open(class, held, free),

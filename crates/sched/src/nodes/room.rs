@@ -132,7 +132,7 @@ pub(crate) struct Want {
 }
 
 impl Want {
-    /// Of whole cores, the CPUs that the job holds.
+    /// The CPUs of whole cores that the job holds.
     pub(crate) fn threads_of(&self, class: &NodeClass, cores: CpuSet) -> CpuSet {
         let Some((count, of_core)) = self.held else {
             return cores;

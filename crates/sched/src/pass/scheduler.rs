@@ -390,7 +390,7 @@ impl Scheduler {
         trial::starts_now(state, spec, now, IMMEDIATE_NODES_MAX)
     }
 
-    /// The same for all components of a heterogeneous job.
+    /// As above, for all components of a heterogeneous job.
     ///
     /// # Errors
     /// The reason why they would not.

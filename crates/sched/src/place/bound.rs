@@ -11,8 +11,7 @@ use std::collections::BTreeMap;
 
 /// Number of distributions of devices that are tried before the search is given up.
 const STEPS_MAX: u64 = 20_000;
-/// The same limit for all alternatives and numbers of nodes of a job together, including
-/// comparisons with sockets.
+/// Limit for all alternatives and numbers of nodes of a job together, including comparisons with sockets.
 const WORK_MAX: u64 = 500_000;
 /// Maximum number of ways per node.
 const WAYS_MAX: usize = 256;

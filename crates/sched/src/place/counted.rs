@@ -28,8 +28,8 @@ impl<G: NodeSource> Search<'_, G> {
         None
     }
 
-    /// The same from nodes in this order, and then from the rest in its order. The kind with the
-    /// fewest nodes chooses first.
+    /// As above, from nodes in this order, and then from the rest in its order. The kind with the fewest nodes chooses
+    /// first.
     fn counted_of(
         &self,
         all: &[Candidate],

@@ -82,8 +82,7 @@ impl<G: NodeSource> Search<'_, G> {
         }
     }
 
-    /// Of the nodes that `at` finds at single leaves, those of the lowest weight; of the smallest
-    /// leaf among equals.
+    /// Among the nodes that `at` finds at single leaves, those of the lowest weight; of the smallest leaf among equals.
     fn lightest(
         &self,
         mut at: impl FnMut(u32) -> Option<Vec<Candidate>>,
@@ -185,7 +184,7 @@ impl<G: NodeSource> Search<'_, G> {
         None
     }
 
-    /// How much of the job a leaf could fit: nodes if their number is given, else tasks.
+    /// Part of the job that a leaf could fit: nodes if their number is given, else tasks.
     fn capacity(&self, list: &[Candidate]) -> u64 {
         let d = self.demand;
         if d.devices.of_job() {

@@ -187,7 +187,7 @@ pub(super) fn set_shown(
 ) -> Result<(), String> {
     let value = take_text(value)?;
     let list = &mut description.spec.shown;
-    // Of a change, an empty text clears it.
+    // In a change, an empty text clears it.
     let value = value.or_else(|| description.is_change.then(String::new));
     list.retain(|(key, _)| key != name);
     list.extend(value.map(|value| (name.to_owned(), value)));

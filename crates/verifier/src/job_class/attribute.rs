@@ -153,7 +153,7 @@ pub(super) fn set(spec: &mut JobSpec, name: &str, value: &str, site: &Site) -> R
             array.throttle = array.throttle.or(throttle);
             spec.array = Some(array);
         }
-        // Of a job without tasks it says nothing.
+        // It means nothing for a job without tasks.
         "tc" if spec.array.is_none() => {}
         _ => jsv::change(spec, name, value, site)?,
     }

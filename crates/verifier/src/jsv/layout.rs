@@ -12,9 +12,9 @@ pub(crate) enum Layout {
     None,
     /// So many tasks.
     Slots(u32),
-    /// A parallel environment with so many slots, or one of these numbers.
+    /// A parallel environment with one of these numbers of slots.
     Environment(String, IndexSet),
-    /// Another layout, of so many CPUs.
+    /// Another layout, with this number of CPUs.
     Other(u32),
 }
 
@@ -50,7 +50,7 @@ impl Layout {
         }
     }
 
-    /// How many slots were asked for.
+    /// Requested numbers of slots.
     pub(crate) fn slots(&self) -> Option<IndexSet> {
         match self {
             Layout::None => None,
@@ -60,7 +60,7 @@ impl Layout {
     }
 }
 
-/// Of a request, the layout alone.
+/// The layout alone of a request.
 pub(crate) fn of_ask(ask: &ResourceAsk) -> ResourceAsk {
     ResourceAsk {
         min_nodes: ask.min_nodes,
@@ -93,10 +93,10 @@ pub(crate) fn shape(ask: &ResourceAsk) -> ResourceAsk {
     }
 }
 
-/// Lays a job out as a parallel environment says, with one of so many slots.
+/// Lays a job out as a parallel environment says, with one of these numbers of slots.
 ///
 /// # Errors
-/// There is no such environment, or it cannot have so many slots.
+/// There is no such environment, or it cannot have these slots.
 pub(crate) fn put(
     spec: &mut JobSpec,
     name: &str,

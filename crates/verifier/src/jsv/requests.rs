@@ -395,7 +395,7 @@ pub(super) fn are_requests_of(list: &str, spec: &JobSpec, site: &Site) -> bool {
         if added.is_err() {
             return false;
         }
-        // Of a soft limit alone qsub makes a limit of a minute more.
+        // From a soft limit alone qsub makes a limit of a minute more.
         if let (Some(s), None) = (soft.warn_after_s, blank.time_limit) {
             let minutes = u32::try_from(s.div_ceil(60).max(1)).unwrap_or(u32::MAX);
             blank.time_limit = Some(TimeLimit::Minutes(minutes.saturating_add(1)));

@@ -151,7 +151,7 @@ impl<'a> FutureNodes<'a> {
         room.clone()
     }
 
-    /// The same, computed again for nodes that are looked at only once.
+    /// As above, computed again for nodes that are looked at only once.
     pub(super) fn bare_anew(&self, node: u32) -> Room {
         self.fleet.room_at(node, self.start, self.assumed)
     }
@@ -166,7 +166,7 @@ impl<'a> FutureNodes<'a> {
         self.left_of(node, room)
     }
 
-    /// The same for a node whose room is known.
+    /// As above, for a node whose room is known.
     pub(super) fn left_of(&self, node: u32, mut room: Room) -> Room {
         let place = self.part.place(node).filter(|_| self.shared);
         if let Some(cpus) = place.and_then(|pos| self.part.shared_cpus(pos)) {

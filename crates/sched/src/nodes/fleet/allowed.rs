@@ -11,7 +11,7 @@ use muster_model::time::Timestamp;
 use std::borrow::Cow;
 
 impl Fleet {
-    /// Of the free CPUs of the node at a place, those that a job of the partition may use.
+    /// Number of the free CPUs of the node at a place that a job of the partition may use.
     pub(crate) fn open_count(&self, part: &PartView, pos: usize, free: &CpuSet) -> u32 {
         let node = &self.nodes[part.order[pos] as usize];
         let class = &self.classes[node.class as usize];

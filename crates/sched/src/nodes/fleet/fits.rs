@@ -66,7 +66,7 @@ impl Fits {
         }
     }
 
-    /// Places that have so much free, the tightest of the lowest weight first.
+    /// Places with at least these free resources, the tightest of the lowest weight first.
     pub(super) fn tightest(&self, wanted: LeastFree) -> impl Iterator<Item = usize> + '_ {
         let LeastFree { gpus, cpus, mib } = wanted;
         let least = Free {
