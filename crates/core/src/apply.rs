@@ -334,7 +334,7 @@ impl State {
         }
     }
 
-    /// How fast the use of fair share is forgotten.
+    /// Half-life of use for fair share, seconds.
     pub(crate) fn half_life_s(&self) -> u64 {
         let settings = self
             .config

@@ -109,7 +109,7 @@ pub enum Event {
         /// The job.
         #[n(0)]
         id: JobId,
-        /// How.
+        /// The change.
         #[n(1)]
         change: JobChange,
         /// When.
@@ -150,7 +150,7 @@ pub enum Event {
         /// When.
         #[n(1)]
         at: Timestamp,
-        /// How it ended.
+        /// State of its end.
         #[n(2)]
         state: JobState,
         /// Why.
@@ -245,7 +245,7 @@ pub enum Event {
         /// The step.
         #[n(1)]
         step: StepNo,
-        /// How.
+        /// End of the step.
         #[n(2)]
         end: Box<StepEnd>,
     },
@@ -650,7 +650,7 @@ pub enum NodeChange {
     /// It did not come up in time, and counts as powered down.
     #[n(201)]
     ResumeFailed,
-    /// How tasks are bound there by default.
+    /// Default binding of tasks there.
     #[n(202)]
     CpuBind(#[n(0)] Option<muster_model::binding::BindDefault>),
     /// FUTURE: it is not there until somebody takes it or sets another state.

@@ -55,7 +55,7 @@ impl LicenseSource {
     }
 }
 
-/// How many licenses are in use, by where they come from.
+/// Numbers of licenses in use, by where they come from.
 pub type LicenseUse = BTreeMap<LicenseSource, u32>;
 
 /// The cluster. Fields are readable by everyone and written only by [`State::apply`] and [`State::note`].
@@ -89,7 +89,7 @@ pub struct State {
     pub triggers: Triggers,
     /// Index: records that are not over and ask for a reservation, by its name.
     pub by_reservation: BTreeMap<String, BTreeSet<JobId>>,
-    /// How long jobs really ran, by user.
+    /// Real run times of jobs, by user.
     pub run_times: RunTimes,
     /// Index: node by name.
     pub node_by_name: HashMap<String, NodeIdx>,
@@ -115,7 +115,7 @@ pub struct State {
     pub lost_nodes: BTreeSet<(Timestamp, NodeIdx)>,
     /// Index: nodes with which power saving has something to do, by when.
     pub power_due: BTreeSet<(Timestamp, NodeIdx)>,
-    /// How many nodes were powered down and up of late.
+    /// Numbers of nodes powered down and up of late.
     pub power_rates: PowerRates,
     /// Index: records that are not over, by owner and job name, as (submission, record), for `singleton` and filters.
     pub by_owner: BTreeMap<u32, BTreeMap<String, BTreeSet<(JobId, JobId)>>>,

@@ -83,13 +83,13 @@ thread_local! {
     static LAYOUTS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-/// How often a step was laid out in this thread.
+/// Number of layouts of steps in this thread.
 #[cfg(test)]
 pub(crate) fn layouts() -> usize {
     LAYOUTS.with(std::cell::Cell::get)
 }
 
-/// How often names of nodes were looked up in this thread.
+/// Number of look-ups of names of nodes in this thread.
 #[cfg(test)]
 pub(crate) fn look_ups() -> usize {
     LOOK_UPS.with(std::cell::Cell::get)
@@ -420,7 +420,7 @@ impl<'a> Layout<'a> {
         None
     }
 
-    /// How many tasks fit on a node.
+    /// Number of tasks that fit on a node.
     fn slots(&self, node: usize) -> u32 {
         let (share, held) = (&self.alloc.nodes[node], &self.held[node]);
         let cpus_per_task = self.spec.cpus_per_task.unwrap_or(1).max(1);
@@ -675,7 +675,7 @@ struct TaskRoom {
     slots: Vec<u32>,
     /// Allowed nodes with room that are not required, in the order of the allocation.
     others: Vec<usize>,
-    /// The same nodes, those with the most room first.
+    /// Those nodes, with the most room first.
     roomiest: Vec<usize>,
 }
 

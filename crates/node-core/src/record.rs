@@ -56,7 +56,7 @@ pub struct RecordNode {
     /// Global numbers of its tasks here.
     #[n(4)]
     pub tasks: Vec<u32>,
-    /// How the step ended here.
+    /// End of the step here.
     #[n(5)]
     pub end: Option<StepEnd>,
     /// The name of the step.

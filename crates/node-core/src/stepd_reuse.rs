@@ -9,7 +9,7 @@ pub const SPARES_MAX: usize = 16;
 /// Maximum size of an order for a daemon that is reused, so that it fits into the daemon's control channel.
 pub const ORDER_MAX: usize = 64 << 10;
 
-/// How much of a job's key is in the names of its sockets, whose paths may have 107 bytes.
+/// Bytes of a job's key in the names of its sockets, whose paths may have 107 bytes.
 const SECRET_BYTES: usize = 8;
 
 /// The socket of the step daemon that is started for a step. Names of all sockets of the host are public, and can be looked for in
@@ -19,7 +19,8 @@ pub fn socket_path(spool: &Path, job_key: &[u8], step: StepNo) -> PathBuf {
     spool.join(format!("{start}{}.sock", step.0))
 }
 
-/// How names of all sockets of a job's step daemons begin on a node. They have no digit before the step, as results have one of their job.
+/// Beginning of names of all sockets of a job's step daemons on a node. They have no digit before the step, as results
+/// have one of their job.
 pub fn sockets_of_job(job_key: &[u8]) -> String {
     let secret = keyed_name(job_key, b"sockets of step daemons");
     let letter = |four_bits: u8| char::from(b'a' + four_bits);

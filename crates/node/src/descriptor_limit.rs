@@ -1,4 +1,4 @@
-//! How many descriptors agent and relay may have: as many as the hard limit allows, as they serve all users of the node.
+//! Limit of descriptors of agent and relay: as many as the hard limit allows, as they serve all users of the node.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 

@@ -48,7 +48,7 @@ const LATE_MS: usize = 1000;
 /// Run time of emulated jobs. The controller ends a job that exceeds its limit, as with a real one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RunTime {
-    /// The same number of seconds for each job.
+    /// A fixed number of seconds for each job.
     Fixed(f64),
     /// Exponential distribution with this mean, seconds.
     Exponential(f64),
@@ -126,7 +126,7 @@ pub struct EmulateOptions {
     pub controller_socket: PathBuf,
     /// `ClusterName`.
     pub cluster: String,
-    /// How long jobs run.
+    /// Run times of jobs.
     pub run_time: RunTime,
     /// File for the counts, if any.
     pub report: Option<PathBuf>,

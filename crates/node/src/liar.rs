@@ -22,7 +22,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long an answer may take.
+/// Time limit of an answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A connection to a launcher.
@@ -241,7 +241,7 @@ impl Liar {
         Ok(())
     }
 
-    /// The same, without the link for orders.
+    /// As above, without the link for orders.
     ///
     /// # Errors
     /// The launcher is gone.

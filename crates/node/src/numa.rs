@@ -8,7 +8,7 @@ use std::path::Path;
 /// number.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Numa {
-    /// How many there are.
+    /// Number of domains.
     pub(crate) domains: u32,
     /// Distances, row by row; empty if the kernel does not report them.
     pub(crate) distances: Vec<u32>,

@@ -66,7 +66,7 @@ pub struct AgentOptions {
     pub spool_pattern: String,
 }
 
-/// How an agent reaches a controller on another host.
+/// Settings by which an agent reaches a controller on another host.
 #[derive(Clone, Debug, Default, Encode, Decode)]
 pub struct NetworkOptions {
     /// Its addresses, each with a port, in the order in which they are tried; none if it is on this host.
@@ -119,7 +119,7 @@ pub struct NetworkOptions {
 }
 
 impl NetworkOptions {
-    /// How connections from other hosts are probed.
+    /// Probes of connections from other hosts.
     pub(crate) fn keep_alive(&self) -> KeepAlive {
         KeepAlive {
             idle_s: self.keep_alive_idle_s,

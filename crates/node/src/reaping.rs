@@ -3,7 +3,7 @@
 
 use crate::sys::Reap;
 
-/// How many are collected in one turn.
+/// Number of processes collected in one turn.
 const BURST: usize = 256;
 
 /// Why [`each_ended`] stopped.

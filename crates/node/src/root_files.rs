@@ -20,7 +20,7 @@ pub fn only_root_leads_to(path: &Path) -> io::Result<bool> {
     only_user_leads_to(path, 0)
 }
 
-/// The same for another user in addition to root.
+/// As above, for another user in addition to root.
 ///
 /// # Errors
 /// See [`only_root_leads_to`].

@@ -215,7 +215,7 @@ fn open_dir(above: &OwnedFd, name: &OsStr) -> nix::Result<OwnedFd> {
     openat(above, name, flags, Mode::empty())
 }
 
-/// The same for a directory that its user, as whom this process runs, may have made unreadable.
+/// As above, for a directory that its user, as whom this process runs, may have made unreadable.
 fn open_own_dir(above: &OwnedFd, name: &OsStr) -> nix::Result<OwnedFd> {
     match open_dir(above, name) {
         Err(Errno::EACCES) => {

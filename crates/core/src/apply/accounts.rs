@@ -47,9 +47,9 @@ pub(crate) fn apply_change(accounts: &mut Accounts, change: &AccountsChange, at:
         AccountsChange::ClusterGone(name) => {
             accounts.clusters.remove(name);
         }
-        // Of accounting's store alone.
+        // A change of accounting's store alone.
         AccountsChange::JobNoted { .. } => {}
-        // Of the queue, by the caller.
+        // A change of the queue, made by the caller.
         AccountsChange::JobIdsReserved(_) => {}
         AccountsChange::UsageSet { account, user, raw } => {
             let key = (account.clone(), user.clone());

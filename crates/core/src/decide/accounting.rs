@@ -89,7 +89,7 @@ fn check(edit: &AccountsEdit) -> Result<(), Refusal> {
 /// Amounts that the limits of one edit name.
 const LIMIT_AMOUNTS_MAX: usize = 1 << 12;
 
-/// The same, for each association or QOS that they are set for.
+/// Limits that one request sets, for each association or QOS that they are set for.
 const LIMITS_SET_MAX: usize = 1 << 18;
 
 /// Refuses limits that it would take long to set. All that they say is read again for each association. How many those have that are
@@ -122,7 +122,7 @@ fn check_limits(edit: &AccountsEdit) -> Result<(), Refusal> {
     check_amounts(limits, set)
 }
 
-/// The same of all associations of these users.
+/// As above, for all associations of these users.
 fn check_limits_of_users(
     accounts: &Accounts,
     names: &[String],

@@ -318,7 +318,7 @@ fn check_sizes(
     Ok(())
 }
 
-/// Whether there are so many of these nodes, with so many CPUs; no more of them are looked at than it takes.
+/// Whether this number of these nodes has this number of CPUs; no more of them are looked at than it takes.
 fn is_enough<'a>(nodes: impl Iterator<Item = &'a Node>, least: u32, cpus: u32) -> bool {
     let (mut missing, mut wanted) = (least, u64::from(cpus));
     for node in nodes {
@@ -625,7 +625,7 @@ fn check_binding(
     Ok(())
 }
 
-/// How many CPUs of a node are next to devices that an ask gets there, at most.
+/// Most CPUs of a node that are next to devices that an ask gets there.
 fn cpus_beside(node: &Node, asked: &[GresAsk]) -> u64 {
     let every = u64::from(node.config.cpus);
     let of_one = |gres: &GresAsk| {

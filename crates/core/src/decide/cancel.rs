@@ -240,7 +240,7 @@ fn act_on_target<'a>(
             Err(refusal) => refusals.push((item.text(draft), refusal)),
         }
     }
-    // Of an array with tasks left, those that are over are not worth a word.
+    // Ended tasks of an array with tasks left are not worth a word.
     refusals
         .retain(|(_, refusal)| !(whole_array && done && refusal.code == RefusalCode::AlreadyDone));
     refusals.dedup_by(|a, b| whole_array && a.1 == b.1);

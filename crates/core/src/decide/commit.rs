@@ -303,7 +303,7 @@ fn fits(draft: &Draft<'_>, job: &Job, alloc: &Allocation) -> bool {
     })
 }
 
-/// The same, on nodes that `node_fits` knows.
+/// As above, on nodes that `node_fits` knows.
 pub(super) fn fits_on(
     draft: &Draft<'_>,
     job: &Job,
@@ -363,7 +363,7 @@ fn are_distinct(shares: &[NodeShare]) -> bool {
     shares.iter().all(|share| seen.insert(share.node))
 }
 
-/// Whether a node has so much free for the job.
+/// Whether a node has this share free for the job.
 pub(super) fn share_fits(
     draft: &Draft<'_>,
     job: &Job,

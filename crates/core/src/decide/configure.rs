@@ -92,7 +92,7 @@ fn merged(state: &State, before: &ClusterConfig, config: &ClusterConfig) -> Vec<
     partitions
 }
 
-/// Of several defaults the file's is meant.
+/// Keeps the file's default among several.
 fn one_default(partitions: &mut [PartitionConfig], config: &ClusterConfig) {
     if partitions.iter().filter(|p| p.default).count() < 2 {
         return;

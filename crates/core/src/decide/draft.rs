@@ -137,7 +137,7 @@ impl<'a> Draft<'a> {
         self.budget.take().map_or(Ok(()), |budget| budget.check())
     }
 
-    /// How much was looked at to find what a command is about: ranges and records of tasks, jobs that others wait for.
+    /// Number of items looked at to find a command's targets: ranges and records of tasks, jobs that others wait for.
     pub(super) fn looked_at(&self) -> u64 {
         self.looked_at.get()
     }

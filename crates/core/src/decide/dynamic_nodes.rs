@@ -135,7 +135,7 @@ fn check_count(state: &State, more: usize) -> Result<(), Refusal> {
 /// Places for nodes in the table.
 struct FreeNodeSlots<'a> {
     state: &'a State,
-    /// Of removed nodes that no record names, last first; looked for when it is asked for one.
+    /// Removed nodes that no record names, last first; looked for when one is asked for.
     free: Option<Vec<NodeIdx>>,
     taken: BTreeSet<NodeIdx>,
     end: usize,

@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// SIGTERM on Linux: what steps get when their job is ended.
 const SIGTERM: u32 = 15;
 
-/// How a job ends.
+/// State and status of a job's end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct JobEnding {
     state: JobState,
@@ -88,7 +88,7 @@ impl JobEnding {
         }
     }
 
-    /// The same with the exit status that it had.
+    /// This end with the exit status that the job had.
     pub(super) fn with_exit(self, exit: ExitStatus) -> JobEnding {
         JobEnding { exit, ..self }
     }
@@ -323,8 +323,8 @@ pub(super) fn after_requeue(job: &Job, hold: bool) -> Hold {
 /// Restarts that a job may have had when its exit code brings it back at once.
 const FREE_RESTARTS: u32 = 1;
 
-/// How long a job waits after a launch that failed: longer each time. The same after an exit code that brings it back, from the third
-/// time on: such a script could go on for ever.
+/// Time that a job waits after a launch that failed: longer each time. It waits likewise after an exit code that brings
+/// it back, from the third time on: such a script could go on for ever.
 fn backoff_s(job: &Job) -> Option<u64> {
     let failures = match job.reason {
         Reason::JobLaunchFailure => job.attempt.0,

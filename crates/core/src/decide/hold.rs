@@ -286,9 +286,9 @@ fn restore_nice(draft: &mut Draft<'_>, raised: &[JobId]) {
     change_nice(draft, changes);
 }
 
-/// The same where priorities are worked out: nice values of the others rise until they come after the last of those that are put
-/// before them, in the order that they have. Sums count and not priorities, of which none is lower than 1: jobs whose sums are
-/// lower still have an order.
+/// Lowers the others where priorities are computed: their nice values rise until they come after the last of those that
+/// are put before them, in the order that they have. Sums count and not priorities, of which none is lower than 1: jobs
+/// whose sums are lower still have an order.
 fn lower_others(draft: &mut Draft<'_>, group: &Rivals) {
     let Some(lowest) = group.raised.last().map(|job| job.priority) else {
         return;

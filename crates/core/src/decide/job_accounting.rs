@@ -58,8 +58,8 @@ pub(super) fn check_accounting(
     check_wckey(draft, config, spec)
 }
 
-/// Of whom no key is named it is the user's default one, with a star before it; where keys are enforced it must be one of
-/// the user's.
+/// A job without a named key gets the user's default one, with a star before it; where keys are enforced it must be one
+/// of the user's.
 fn check_wckey(
     draft: &Draft<'_>,
     config: &ClusterConfig,

@@ -67,8 +67,8 @@ impl Moved {
             .saturating_sub(of(&self.gone))
     }
 
-    /// Refuses a change of a job, or of so many tasks of its record, unless those for whom it counts then have room for it. What
-    /// its QOS refuses at submission (`DenyOnLimit`) it does not become.
+    /// Refuses a change of a job, or of some tasks of its record, unless those for whom it counts then have room for
+    /// it. A job refused by its QOS at submission (`DenyOnLimit`) is not made by a change.
     pub(super) fn require_room(
         &self,
         draft: &Draft<'_>,
@@ -95,7 +95,7 @@ impl Moved {
         Ok(())
     }
 
-    /// Counts a job, or so many tasks of its record, that changes.
+    /// Counts a job, or some tasks of its record, that changes.
     pub(super) fn change(&mut self, state: &State, job: &Job, changed: &Job, tasks: u32) {
         let waits = job.state == JobState::Pending;
         let before = state.submit_scopes(job, waits);

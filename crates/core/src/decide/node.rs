@@ -420,8 +420,8 @@ fn launch_failed(
     }
 }
 
-/// `MaxBatchRequeue`: whether so many launches of the job have failed, this one included. Attempts that were no failed
-/// launches are its restarts.
+/// Whether `MaxBatchRequeue` launches of the job have failed, this one included. Attempts that were no failed launches
+/// are its restarts.
 fn failed_too_often(draft: &Draft<'_>, job: &Job) -> bool {
     let config = draft.state.config.as_ref();
     let most = config.and_then(|c| c.max_batch_requeue);

@@ -380,7 +380,7 @@ pub fn max_memory(cluster: Option<&ClusterConfig>, partition: &PartitionConfig) 
     all.into_iter().find(is_limit).unwrap_or(MemoryAsk::Default)
 }
 
-/// Whether so much memory of a node is within that limit for who has so many CPUs there.
+/// Whether this memory of a node is within that limit for a job with these CPUs there.
 pub(super) fn is_within(most: MemoryAsk, mib: u64, cpus: u32) -> bool {
     match most {
         MemoryAsk::Default => true,

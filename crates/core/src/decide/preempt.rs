@@ -56,7 +56,7 @@ pub(super) fn preempt(draft: &mut Draft<'_>, planned: &PlannedPreemption) {
     }
 }
 
-/// How a job ends whose grace time is over.
+/// End of a job whose grace time is over.
 pub(super) fn end_of(job: &Job) -> JobEnding {
     let mode = job.preempted.as_ref().map(|p| p.mode);
     JobEnding::preempted(mode == Some(PreemptMode::Requeue))

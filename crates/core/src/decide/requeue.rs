@@ -12,8 +12,7 @@ use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::AccessRequest;
 use muster_model::spec::JobKind;
 
-/// How much more often a job is put back into the queue after its end than it runs: each time makes another row of
-/// accounting.
+/// Number by which requeues of a job after its end may exceed its runs: each time makes another row of accounting.
 const WITHOUT_RUN_MAX: u32 = 100;
 
 /// Options of the request.

@@ -21,7 +21,7 @@ use muster_model::reservation::{Flags, Reservation};
 use muster_model::spec::JobSpec;
 use muster_model::time::{TimeLimit, Timestamp};
 
-/// How far in the past a reservation may begin, seconds: the way of the request.
+/// Time in the past at which a reservation may begin, seconds: the way of the request.
 const LATE_S: u64 = 600;
 /// `Duration=UNLIMITED`.
 const YEAR_S: u64 = 365 * 86_400;
@@ -188,7 +188,7 @@ pub(super) fn check_access(
     Ok(())
 }
 
-/// The same for a job that is let in and gets another account. One that is gone lets nobody in.
+/// As above, for a job that is let in and gets another account. A reservation that is gone lets nobody in.
 pub(super) fn check_account(state: &State, spec: &JobSpec) -> Result<(), Refusal> {
     let (user, account) = (&spec.owner.user, spec.account_name());
     let mut known = spec
@@ -253,7 +253,7 @@ fn check_texts(ask: &ReservationAsk) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Refuses licenses that the cluster does not have, or not so many of.
+/// Refuses licenses that the cluster does not have, or not in this number.
 fn check_licenses(state: &State, text: &str) -> Result<(), Refusal> {
     let refuse = |why: String| Err(Refusal::new(RefusalCode::InvalidLicense, why));
     let Some(counts) = muster_model::licenses::parse(text) else {

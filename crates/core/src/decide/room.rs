@@ -18,8 +18,8 @@ const BEYOND: u64 = 8;
 /// Bytes that the queue keeps of each user at least, whatever `MaxJobCount` is: a hundred submissions of the largest scripts
 /// that there are by default fit.
 const USER_BYTES: u64 = 512 << 20;
-/// The same for each job of `MaxJobCount`, so that a user who may fill the queue can do so with ordinary jobs, each of which has
-/// a script and an environment of its own.
+/// Bytes of a user for each job of `MaxJobCount`, so that a user who may fill the queue can do so with ordinary jobs,
+/// each of which has a script and an environment of its own.
 const USER_BYTES_PER_JOB: u64 = 16 << 10;
 
 /// Refuses jobs for which the queue has no room. Each task of an array counts as one job, whether it has a record of its own

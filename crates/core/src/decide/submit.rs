@@ -538,7 +538,7 @@ fn check_unsupported(spec: &JobSpec) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Refuses licenses that the cluster does not have, or not so many of.
+/// Refuses licenses that the cluster does not have, or not in this number.
 pub(super) fn check_licenses(state: &State, text: Option<&str>) -> Result<(), Refusal> {
     let Some(text) = text.filter(|t| !t.is_empty()) else {
         return Ok(());

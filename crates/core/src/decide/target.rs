@@ -40,7 +40,7 @@ impl Item {
         }
     }
 
-    /// How many jobs it is, where each task is one.
+    /// Number of jobs, where each task is one.
     pub(super) fn tasks(self, job: &Job) -> u32 {
         match (self, &job.array) {
             (Item::Record(_), ArrayRole::Pending { indices }) => {
@@ -237,7 +237,7 @@ pub(super) fn for_each(
     for_each_of_any(draft, target, act)
 }
 
-/// The same for requests that are not about the owner of the named jobs.
+/// As above, for requests that are not about the owner of the named jobs.
 pub(super) fn for_each_of_any(
     draft: &mut Draft<'_>,
     target: &JobTarget,
@@ -247,7 +247,7 @@ pub(super) fn for_each_of_any(
     Ok(for_items(draft, items, act))
 }
 
-/// The same for changes of whole jobs only: of a heterogeneous job the leader represents all.
+/// As above, for changes of whole jobs only: the leader of a heterogeneous job represents all.
 pub(super) fn for_each_whole(
     draft: &mut Draft<'_>,
     caller: (&Identity, AccessRequest),
@@ -393,7 +393,7 @@ fn ranges(indices: &muster_model::index_set::IndexSet) -> String {
     parts.collect::<Vec<_>>().join(",")
 }
 
-/// Names in a list of nodes, where there are so many: one may be named again. A short text can name a million.
+/// Most names in a list of nodes, for this number of nodes: one may be named again. A short text can name a million.
 pub(super) fn most_names(nodes: usize) -> usize {
     nodes.saturating_mul(2).max(1024)
 }

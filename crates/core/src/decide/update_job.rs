@@ -72,7 +72,7 @@ struct Progress {
     unchanged: Option<Before>,
     /// Bytes by which specifications have become longer.
     growth: u64,
-    /// How many jobs and tasks count for others than before.
+    /// Numbers of jobs and tasks that count for others than before.
     moved: Moved,
 }
 
@@ -223,7 +223,7 @@ fn change_spec(draft: &mut Draft<'_>, id: JobId, spec: Arc<JobSpec>, progress: &
     }
 }
 
-/// Of a job that runs only what does not shape its allocation can be changed.
+/// A running job can only be changed in fields that do not shape its allocation.
 fn refuse_unless_pending(job: &Job, shared: &SharedUpdate<'_>) -> Result<(), Refusal> {
     let update = shared.update;
     let fields = [

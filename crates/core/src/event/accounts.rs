@@ -119,7 +119,7 @@ pub enum AccountsChange {
         /// The cluster.
         #[n(0)]
         cluster: String,
-        /// How.
+        /// The change.
         #[n(1)]
         change: RecordChange,
     },

@@ -1,4 +1,4 @@
-//! How long events are by what may be long in them.
+//! Lengths of events by their variable parts.
 
 use super::{Event, JobChange, TriggerChange};
 use minicbor::encode::Write;
@@ -7,8 +7,8 @@ use muster_model::job::Step;
 use muster_model::spec::{DependencyTerm, JobSpec};
 use std::convert::Infallible;
 
-/// Bytes that one condition of a job's dependency counts among those that the queue keeps of a user. It takes less memory, but
-/// each is looked at when one of them is decided: so a user cannot have so many that this takes long.
+/// Bytes that one condition of a job's dependency counts among those that the queue keeps of a user. It takes less
+/// memory, but each is looked at when one of them is decided: this limits the time that a user's conditions take.
 const CONDITION_BYTES: u64 = 2 << 10;
 /// Bytes of one written condition.
 const LISTED_CONDITION_BYTES: u64 = 24;

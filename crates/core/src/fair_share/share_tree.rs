@@ -43,7 +43,7 @@ impl Tree {
         for user in accounts.users.values() {
             let mut seen = BTreeSet::new();
             for (account, _, terms) in user.associations() {
-                // Of associations by partition the first one counts for fair share.
+                // The first of associations by partition counts for fair share.
                 if !seen.insert(account) {
                     continue;
                 }

@@ -1,4 +1,4 @@
-//! How many licenses are left. Those that a reservation has are for its jobs.
+//! Numbers of licenses left. A reservation's licenses are for its jobs.
 
 use crate::state::{LicenseSource, LicenseUse, State};
 use muster_model::job::Allocation;
@@ -7,7 +7,7 @@ use muster_model::reservation::{Reservation, RunWindow};
 use muster_model::time::Timestamp;
 
 impl State {
-    /// How many of a license there are.
+    /// Number of a license in all.
     pub fn license_total(&self, name: &str) -> u32 {
         let config = self.config.as_ref();
         let all = config.map_or(&[][..], |c| &c.licenses[..]);
@@ -25,8 +25,8 @@ impl State {
         reservation.filter(has).unwrap_or_default()
     }
 
-    /// How many of a license a job could have now that runs in this window, in that reservation or outside of all. Less
-    /// than nothing if the configuration took some away.
+    /// Number of a license that a job could have now that runs in this window, in that reservation or outside of all.
+    /// Below zero if the configuration took some away.
     pub fn licenses_left(&self, name: &str, reservation: Option<&str>, window: RunWindow) -> i64 {
         let used_in = |reservation: &str| {
             let source = LicenseSource::new(name, reservation);
@@ -97,7 +97,7 @@ impl State {
     }
 }
 
-/// How many of a license are in use, of each reservation and of none.
+/// Numbers of a license in use, of each reservation and of none.
 fn used_everywhere<'u>(used: &'u LicenseUse, name: &'u str) -> impl Iterator<Item = u32> + 'u {
     used.range(LicenseSource::new(name, "")..)
         .take_while(move |(source, _)| source.name == name)

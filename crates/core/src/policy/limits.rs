@@ -33,7 +33,7 @@ pub(crate) struct Charge {
     factor: u64,
 }
 
-/// A job begins or ceases to have so much.
+/// Shifts the use when a job begins or ceases to have these resources.
 fn shift_usage(usage: &mut TresUsage, charge: &Charge, more: bool) {
     let shift = |rates: &mut BTreeMap<String, u64>, name: &str, by: u64| {
         let rate = rates.entry(name.to_owned()).or_default();
@@ -253,7 +253,7 @@ impl State {
         }
     }
 
-    /// How fast what counts towards limits is forgotten: as for fair share, and not at all without that.
+    /// Half-life of use that counts towards limits: as for fair share, and none without that.
     fn limits_half_life_s(&self, scope: &Scope) -> u64 {
         let kept = match scope {
             Scope::Qos(name) => self

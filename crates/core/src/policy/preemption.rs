@@ -147,7 +147,7 @@ impl State {
         }
     }
 
-    /// How low a running job is: lower ones are preempted first. Its QOS' priority or its partition's tier.
+    /// Rank of a running job: lower ones are preempted first. Its QOS' priority or its partition's tier.
     pub fn preempt_rank(&self, victim: &Job) -> u32 {
         match self.preemption().map(|s| s.kind) {
             Some(PreemptType::Qos) => {

@@ -102,7 +102,7 @@ impl JobTable {
         self.pages[found].1.jobs[at].as_deref()
     }
 
-    /// The same, to be changed.
+    /// The record, to be changed.
     #[inline]
     pub fn get_mut(&mut self, id: &JobId) -> Option<&mut Job> {
         self.note(*id);
@@ -116,7 +116,7 @@ impl JobTable {
         self.get(id).is_some()
     }
 
-    /// How many there are.
+    /// Number of records.
     pub fn len(&self) -> usize {
         self.len
     }

@@ -28,7 +28,7 @@ pub(crate) struct AccrualTurn {
 pub struct EndingUse {
     /// The part of it that counts towards use, in millionths.
     pub amount: u64,
-    /// The same times the seconds since 1970 at which they end at the latest.
+    /// Those amounts times the seconds since 1970 at which they end at the latest.
     pub amount_seconds: u128,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct Counted {
     pub(crate) tres: TresAmounts,
     /// When it ends at the latest.
     pub(crate) end: Option<Timestamp>,
-    /// How far its use counts, in millionths.
+    /// Factor by which its use counts, in millionths.
     pub(crate) factor: u64,
 }
 
@@ -112,7 +112,7 @@ impl CurrentUse {
         self.ends.retain(|_, all| all.amount > 0);
     }
 
-    /// With one more job running that has so much, until then at the latest; how far its use counts, in millionths.
+    /// Adds a running job with these resources, until `end` at the latest; `factor` weights its use, in millionths.
     pub fn add(&mut self, tres: &TresAmounts, end: Option<Timestamp>, factor: u64) {
         let counted = Counted {
             jobs: 1,

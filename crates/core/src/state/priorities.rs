@@ -21,7 +21,7 @@ struct SpecFactorsKey<'s> {
     time_limit: TimeLimit,
 }
 
-/// The same in one partition.
+/// Key of factors in one partition.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct PartitionFactorsKey<'s> {
     spec: SpecFactorsKey<'s>,
@@ -50,7 +50,7 @@ pub struct Priorities<'s> {
     assoc: HashMap<(&'s str, &'s str), Vec<Option<u32>>, RandomState>,
     /// The highest sum of all factors but age; none in no partition.
     best: HashMap<SpecFactorsKey<'s>, Option<f64>, RandomState>,
-    /// The same sum in one of the partitions; none where that is gone.
+    /// Sum of factors in one of the partitions; none where that is gone.
     here: HashMap<PartitionFactorsKey<'s>, Option<f64>, RandomState>,
     worked_out: u64,
 }
@@ -85,12 +85,12 @@ impl<'s> Priorities<'s> {
         self.scale
     }
 
-    /// How many times factors were worked out for a job in a partition.
+    /// Number of times that factors were computed for a job in a partition.
     pub fn worked_out(&self) -> u64 {
         self.worked_out
     }
 
-    /// The same as [`State::priority_of`].
+    /// As [`State::priority_of`].
     pub fn of(&mut self, job: &'s Job) -> u32 {
         if !self.scale.works_out(job) {
             return job.priority;
@@ -99,7 +99,7 @@ impl<'s> Priorities<'s> {
         best.map_or(job.priority, |best| self.scale.kept(job, best))
     }
 
-    /// The same as [`Scale::priority_in`].
+    /// As [`Scale::priority_in`].
     pub fn of_in(&mut self, job: &'s Job, partition: &str) -> u32 {
         let scale = self.scale;
         if !scale.works_out(job) {

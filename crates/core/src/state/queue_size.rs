@@ -1,4 +1,4 @@
-//! How many jobs there are, as `MaxJobCount` counts them, in all and of each user.
+//! Numbers of jobs, as `MaxJobCount` counts them, in all and of each user.
 
 use super::State;
 use muster_model::job::ArrayInfo;

@@ -1,6 +1,6 @@
-//! How long jobs really run, by user, for planning. Limits are asked for with room to spare; the run times of a
-//! user's last jobs predict the next one better. A prediction is only ever used to plan and to order: no job is
-//! ended by it, and it is never more than the job's limit.
+//! Real run times of jobs, by user, for planning. Limits are asked for with room to spare; the run times of a user's
+//! last jobs predict the next one better. A prediction is only ever used to plan and to order: no job is ended by it,
+//! and it is never more than the job's limit.
 //!
 //! Part of the state: it changes when jobs end, so a replay of the history makes the same predictions.
 

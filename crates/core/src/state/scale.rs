@@ -47,7 +47,7 @@ pub(crate) struct AmountsThere {
     looked_at: u64,
 }
 
-/// The same of one partition.
+/// Amounts of one partition.
 struct PartitionAmounts {
     /// Among the partitions of the state.
     position: usize,
@@ -55,7 +55,7 @@ struct PartitionAmounts {
 }
 
 impl AmountsThere {
-    /// How many times the nodes of a partition were looked at.
+    /// Number of times that the nodes of a partition were looked at.
     #[cfg(test)]
     pub(crate) fn looked_at(&self) -> u64 {
         self.looked_at

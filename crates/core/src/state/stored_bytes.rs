@@ -1,5 +1,5 @@
-//! How many bytes the queue keeps of each user: scripts, environments, specifications and steps that run. What jobs of a user share counts
-//! once for that user; that others share it, too, changes nothing.
+//! Bytes that the queue keeps of each user: scripts, environments, specifications and steps that run. A part shared by
+//! jobs of a user counts once for that user; other users' shares of it change nothing.
 
 use super::Blob;
 use super::job_table::JobTable;
@@ -191,7 +191,7 @@ impl StoredBytes {
     }
 }
 
-/// How many records of each user name a script or environment, by user.
+/// Numbers of records that name a script or environment, by user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlobOwners(Vec<BlobOwner>);
 

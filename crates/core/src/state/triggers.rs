@@ -181,7 +181,7 @@ impl Triggers {
         self.index.of_user.get(&uid).copied().unwrap_or(0)
     }
 
-    /// The same of all users.
+    /// Number for all users.
     pub(crate) fn count(&self) -> usize {
         self.stored.all.len() + self.stored.runs.len()
     }

@@ -40,7 +40,7 @@ struct OpenInspection {
 }
 
 impl Inspections {
-    /// How many of a user's jobs are under way.
+    /// Number of a user's jobs that are under way.
     fn count_of(&self, owner: u32) -> usize {
         let all = self.0.values();
         all.filter(|open| open.owner == owner).count()

@@ -9,7 +9,7 @@ use std::ops::Bound;
 /// Requests of one user that may wait for their job.
 const USER_MAX: usize = 1024;
 
-/// How long a request waits until the controller announces the job to this node.
+/// Time that a request waits until the controller announces the job to this node.
 const WAIT_MS: u64 = 30_000;
 
 /// The number of turn parts that client requests of announced jobs have in one event: four turns, each of which may
@@ -48,9 +48,9 @@ pub(super) struct EarlyRequests<T> {
     all: BTreeMap<u64, EarlyRequest<T>>,
     by_job: BTreeMap<JobId, BTreeSet<u64>>,
     by_client: HashMap<ConnId, BTreeSet<u64>>,
-    /// How many each user has.
+    /// Number of requests by user.
     users: HashMap<u32, usize>,
-    /// How many of agents wait for each job.
+    /// Number of requests of agents that wait for each job.
     of_agents: HashMap<JobId, usize>,
     next: u64,
     /// A timer runs for the oldest, or for one that was there before.
@@ -59,7 +59,7 @@ pub(super) struct EarlyRequests<T> {
     at_once: VecDeque<T>,
     /// Announced jobs, each with the end of the range of request numbers that have their turn now.
     granted: BTreeMap<JobId, u64>,
-    /// Of these jobs, the one whose request had its turn last.
+    /// The job among these whose request had its turn last.
     last: Option<JobId>,
     /// Parts of turns that were taken since a timer that runs was set.
     spent: u64,

@@ -89,7 +89,7 @@ pub enum Event {
     Orders {
         /// The decoded orders.
         orders: Box<Orders>,
-        /// The same, encoded as received.
+        /// The orders as received, encoded.
         bytes: ByteVec,
         /// The seal for the launcher.
         launcher_seal: ByteVec,

@@ -17,8 +17,8 @@ use muster_proto::address::Address;
 use muster_proto::node::{JobGrant, Order, Orders, Report};
 use std::rc::Rc;
 
-/// How much longer than `KillWait`, in which they end at the latest, the release of a job waits for the ends of its steps on
-/// other nodes, milliseconds. They come at once, unless a node is lost.
+/// Time beyond `KillWait`, in which they end at the latest, that the release of a job waits for the ends of its steps
+/// on other nodes, milliseconds. They come at once, unless a node is lost.
 const RELEASE_WAIT_MS: u64 = 5_000;
 
 impl Agent {
@@ -320,7 +320,7 @@ impl Agent {
         }
     }
 
-    /// How long a release waits. KillWait is known once there has been a controller.
+    /// Time that a release waits. KillWait is known once there has been a controller.
     fn release_wait_ms(&self) -> u64 {
         let kill_wait_ms = u64::from(self.state.node.settings.kill_wait_s) * 1000;
         kill_wait_ms.saturating_add(RELEASE_WAIT_MS)

@@ -254,7 +254,7 @@ impl LedSteps {
         }
     }
 
-    /// How often waiting steps were examined so far.
+    /// Number of examinations of waiting steps so far.
     #[cfg(test)]
     pub(super) fn looks(&self) -> usize {
         self.waiting.looks

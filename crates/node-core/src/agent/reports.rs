@@ -8,8 +8,8 @@ use muster_proto::node::{NumberedReport, Report};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 
-/// How long a step's start is held back so that its end can go in the same message. For as long after an end, further ends are
-/// held back, too. Most steps at a high rate are over by then, and cost the controller less.
+/// Time that a step's start is held back so that its end can go in the same message. For as long after an end, further
+/// ends are held back, too. Most steps at a high rate are over by then, and cost the controller less.
 const STEP_REPORT_DELAY: BatchDelay = BatchDelay::from_ms(10);
 /// The delay when ends follow each other closely: a turn of the controller and a sync cost the same for any number of
 /// reports.
@@ -20,7 +20,7 @@ const FOLLOWING_END_DELAY: BatchDelay = BatchDelay::from_ms(30);
 pub(super) struct Reports {
     next: u64,
     queue: VecDeque<NumberedReport>,
-    /// How many at the front were sent on this connection.
+    /// Number at the front that were sent on this connection.
     sent: usize,
     /// A timer runs for the longest delay of the waiting reports.
     timed: bool,
@@ -30,7 +30,7 @@ pub(super) struct Reports {
     ended_ms: Option<u64>,
     /// About how many bytes of the queue are about steps, by launch of their job.
     of_steps: HashMap<JobAttempt, usize>,
-    /// How many ends of each step the queue has.
+    /// Number of ends of each step in the queue.
     ended: HashMap<AttemptStep, usize>,
 }
 
@@ -113,7 +113,7 @@ impl Reports {
         self.queue.is_empty()
     }
 
-    /// How many wait to be acknowledged.
+    /// Number of reports that wait to be acknowledged.
     pub(super) fn count(&self) -> usize {
         self.queue.len()
     }

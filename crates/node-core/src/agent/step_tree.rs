@@ -24,7 +24,8 @@ use std::ops::Range;
 const DELIVERY_MIN_MS: u64 = 50;
 /// Longest delay between two deliveries.
 const DELIVERY_MAX_MS: u64 = 5000;
-/// How long the lead of a job that is forgotten here is tried: longer than an agent is away that is replaced by another.
+/// Time that the lead of a job that is forgotten here is tried: longer than an agent is away that is replaced by
+/// another.
 const FORGOTTEN_DELIVERY_MS: u64 = 3_600_000;
 
 /// Requests to other agents, and the operations that wait for their answers.

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Default)]
 pub(super) struct Stepds {
     all: BTreeMap<StepdChannelId, StepdChannel>,
-    /// The same by job, so that the cost of an event does not depend on the daemons of other jobs.
+    /// The daemons by job, so that the cost of an event does not depend on the daemons of other jobs.
     by_job: BTreeMap<JobAttempt, BTreeSet<StepdChannelId>>,
     next: u64,
 }

@@ -86,7 +86,7 @@ impl CpuTopology {
         })
     }
 
-    /// How many units have a CPU of the set.
+    /// Number of units that have a CPU of the set.
     pub fn units_in(&self, cpus: &CpuSet, unit: Unit) -> usize {
         count(cpus.iter().filter_map(|cpu| self.unit_of(cpu, unit)))
     }

@@ -18,7 +18,7 @@ use muster_proto::node::JobGrant;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-/// How long a job's release waits for the removal of its directories: the default of `KillWait`. The release goes on
+/// Time that a job's release waits for the removal of its directories: the default of `KillWait`. The release goes on
 /// after that.
 const REMOVAL_WAIT_MS: u64 = 30_000;
 /// Exit status of the process that makes them if there is no room for them, which jobs can use up: `EX_TEMPFAIL` of sysexits(3).

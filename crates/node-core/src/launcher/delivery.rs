@@ -1,4 +1,4 @@
-//! How a signal, or the order to end, reaches the processes of a job.
+//! Delivery of a signal, or the order to end, to the processes of a job.
 
 use super::interface::Action;
 use super::job::JobEntry;

@@ -96,7 +96,7 @@ pub(super) fn lost(now: Timestamp) -> StepEnd {
     }
 }
 
-/// How a batch script has ended.
+/// End of a batch script.
 #[derive(Clone, Debug)]
 pub struct ScriptEnd {
     /// The wait status, waitpid(2).

@@ -1,6 +1,6 @@
-//! How jobs end: asked, then killed, and released when no process is left.
+//! Ends of jobs: asked, then killed, and released when no process is left.
 //!
-//! A job's end leaves no process: what survives its script was orphaned on the way and thus adopted by the launcher, so
+//! A job's end leaves no process: survivors of its script were orphaned on the way and thus adopted by the launcher, so
 //! after each script's end it is enough to look whether the launcher has children that it did not start.
 
 use super::interface::{Action, Leftovers, MessageKind, Timer};
@@ -12,7 +12,7 @@ use crate::messages::LauncherEvent;
 use crate::signals;
 use muster_model::ids::JobAttempt;
 
-/// How long step daemons may go on after their tasks were killed, to pass on the last output.
+/// Time that step daemons may go on after their tasks were killed, to pass on the last output.
 const AFTER_KILL_MS: u64 = 10_000;
 
 impl Launches {

@@ -7,13 +7,13 @@ use super::interface::{Action, Timer, UserAccount};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
 
-/// How long an answer is used without asking again: a burst of jobs asks once, a change is seen soon.
+/// Time that an answer is used without asking again: a burst of jobs asks once, a change is seen soon.
 const FRESH_MS: u64 = 10_000;
-/// How long it is used while the next one is on its way.
+/// Time that it is used while the next one is on its way.
 const USABLE_MS: u64 = 300_000;
 /// Look-ups that are under way at a time.
 const LOOKUPS_MAX: usize = 32;
-/// How long one may take before it is killed and begun anew.
+/// Time limit of one before it is killed and begun anew.
 const LOOKUP_WAIT_MS: u64 = 120_000;
 
 /// Known groups, and look-ups under way.

@@ -33,7 +33,7 @@ pub(super) struct JobEntry {
     pub(super) is_starting: bool,
     /// Signals received before the script's process was started.
     pub(super) early_signals: Vec<i32>,
-    /// How its script ended, or why it did not start.
+    /// End of its script, or why it did not start.
     pub(super) outcome: Option<LauncherEvent>,
     pub(super) steps: BTreeMap<StepNo, StepProcess>,
     /// Steps that are given to a daemon now.
@@ -61,7 +61,7 @@ pub(super) struct JobEntry {
     pub(super) is_past_prolog: bool,
     /// Its private directories are removed.
     pub(super) has_no_container: bool,
-    /// How often its prolog or script could not be started.
+    /// Number of times that its prolog or script could not be started.
     pub(super) tries: u32,
     /// The job was stopped: a script that starts later is, too.
     pub(super) is_stopped: bool,
@@ -90,7 +90,7 @@ pub(super) struct Launch {
     pub(super) batch: Option<Batch>,
     /// Path of the script's file.
     pub(super) path: Option<String>,
-    /// How often it has lacked something before it was on file.
+    /// Number of times that it lacked something before it was on file.
     pub(super) tries: u32,
     /// Its records were handed to the record file.
     pub(super) is_recorded: bool,

@@ -54,7 +54,7 @@ impl Parts {
     }
 }
 
-/// How many bytes are kept of all jobs of the user whose job this is.
+/// Bytes kept of all jobs of this job's user.
 pub(super) fn kept_of_user(state: &LauncherState, attempt: JobAttempt) -> usize {
     let uid = state.jobs.get(&attempt).map(|entry| entry.uid);
     let its = state.jobs.iter().filter(|(_, e)| Some(e.uid) == uid);

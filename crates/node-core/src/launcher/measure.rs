@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 /// Measurements of a user's jobs that are under way at a time.
 const USER_MAX: usize = 16;
-/// How long one may take before it is killed.
+/// Time limit of one before it is killed.
 const WAIT_MS: u64 = 120_000;
 
 /// One under way.

@@ -71,7 +71,7 @@ pub struct RecordedAttempt {
     pub pid: Option<i32>,
     /// When it was about to be forked, milliseconds since boot.
     pub boot_ms: u64,
-    /// How the script ended.
+    /// End of the script.
     pub ended: Option<ScriptEnd>,
     /// Why it was not started.
     pub failed: Option<LaunchFailure>,
@@ -83,7 +83,7 @@ pub struct RecordedAttempt {
     pub steps: BTreeMap<StepNo, i32>,
     /// When their daemons had begun, milliseconds since boot: a process that has started later has only got the number.
     pub steps_at_ms: BTreeMap<StepNo, u64>,
-    /// How steps ended, as far as they reported it.
+    /// Ends of steps, as far as they reported them.
     pub step_ends: BTreeMap<StepNo, EncodedEnd>,
     /// Steps that were forgotten, as far as the file has not been rewritten since.
     pub steps_gone: BTreeSet<StepNo>,
@@ -346,17 +346,17 @@ impl LauncherRecords {
         kept.map(|(key, bytes)| (*key, bytes))
     }
 
-    /// How much that is.
+    /// Bytes of these entries.
     pub(super) fn kept_bytes(&self, attempt: JobAttempt) -> usize {
         self.live.get(&attempt).map_or(0, |live| live.kept_bytes)
     }
 
-    /// How much is kept of all attempts.
+    /// Bytes kept of all attempts.
     pub(super) fn all_kept_bytes(&self) -> usize {
         self.live.values().map(|live| live.kept_bytes).sum()
     }
 
-    /// How much is kept under this number.
+    /// Bytes kept under this number.
     pub(super) fn kept_length(&self, attempt: JobAttempt, key: u32) -> usize {
         let kept = self.live.get(&attempt).and_then(|live| live.kept.get(&key));
         kept.map_or(0, |bytes| bytes.len())
@@ -504,8 +504,8 @@ impl LauncherRecords {
         Some(lines)
     }
 
-    /// The append has succeeded; or it has failed, and is repeated with the lines added since. Returns whether the
-    /// file has grown so much that it is to be rewritten.
+    /// The append has succeeded; or it has failed, and is repeated with the lines added since. Returns whether the file
+    /// has grown to the size at which it is rewritten.
     pub(super) fn appended(&mut self, is_written: bool) -> bool {
         let Some(lines) = self.writing.take() else {
             return false;

@@ -1,4 +1,4 @@
-//! How a new launcher treats attempts in the record file of an earlier one. Nothing is launched again.
+//! Recovery of attempts in the record file of an earlier launcher. Nothing is launched again.
 //!
 //! The earlier launcher was killed, so processes of its jobs are now children of init and go on. The new one watches
 //! them. If nobody knows how a script ended, its job is reported as vanished.

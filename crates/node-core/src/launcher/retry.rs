@@ -4,7 +4,7 @@ use super::records::Fault;
 
 /// Wait before something is tried again that was lacking.
 pub(super) const RETRY_MS: u64 = 1000;
-/// How often it is, before it fails.
+/// Most retries, before it fails.
 pub(super) const TRIES_MAX: u32 = 60;
 
 /// Why a launch failed before anything of it began.

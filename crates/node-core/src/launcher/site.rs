@@ -9,7 +9,7 @@ use crate::signals;
 use muster_proto::node::HealthCheck;
 use std::collections::BTreeMap;
 
-/// How long one may take before it is killed, as in Slurm.
+/// Time limit of one before it is killed, as in Slurm.
 const TIME_LIMIT_MS: u64 = 60_000;
 
 /// State of these programs.

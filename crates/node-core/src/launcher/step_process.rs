@@ -28,7 +28,7 @@ pub(super) struct StepProcess {
     pub(super) stepd: Option<ConnectedStepd>,
     /// The step's directories for MPI outside the spool directory. Their contents are garbage once it has ended.
     pub(super) dirs: Vec<PathBuf>,
-    /// How its part of the step ended.
+    /// End of its part of the step.
     pub(super) ended: Option<EncodedEnd>,
     /// The daemon has reported the step's end here, and so has left no result file.
     pub(super) is_reported: bool,

@@ -23,7 +23,7 @@ use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-/// How names of directories begin that a step has for itself.
+/// Beginning of names of directories that a step has for itself.
 const STEP_DIR: &str = "muster-pmix.";
 
 /// The step that a file is the result of ([`result_path`]).
@@ -64,7 +64,7 @@ impl JobEntry {
         live.map(|(step, _)| *step).collect()
     }
 
-    /// How many there are.
+    /// Number of live steps.
     pub(super) fn live_step_count(&self) -> usize {
         self.steps.values().filter(|p| p.ended.is_none()).count()
     }

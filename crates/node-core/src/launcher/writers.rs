@@ -7,9 +7,9 @@ use super::state::{LauncherState, Role};
 use crate::signals;
 use muster_model::ids::JobAttempt;
 
-/// How long a message may take to be written: a job that ends waits for it.
+/// Time limit for writing a message: a job that ends waits for it.
 const MESSAGE_WAIT_MS: u64 = 2000;
-/// How long the directories of a step may take to be removed: its job ends only then.
+/// Time limit for the removal of a step's directories: its job ends only then.
 const REMOVAL_WAIT_MS: u64 = 30_000;
 
 /// See the module.

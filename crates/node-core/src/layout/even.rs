@@ -20,7 +20,7 @@ impl EvenShare {
         given.saturating_mul(PARTS) / self.tasks
     }
 
-    /// How many it gives so that no more than that falls to a task.
+    /// Number that it gives so that no more than that falls to a task.
     fn up_to(self, level: u64) -> u64 {
         // The greatest number whose level is not beyond.
         let beyond = (u128::from(level) + 1) * u128::from(self.tasks);

@@ -320,7 +320,7 @@ pub enum LauncherEvent {
         /// The step.
         #[n(1)]
         step: StepNo,
-        /// How.
+        /// End of the step.
         #[n(2)]
         end: Box<StepEnd>,
     },

@@ -67,7 +67,7 @@ pub struct StepOrder {
     #[n(10)]
     #[cbor(default)]
     pub binding: TaskBinding,
-    /// How the tasks find each other, if by PMIx.
+    /// Way in which the tasks find each other, if by PMIx.
     #[n(11)]
     pub pmix: Option<PmixOrder>,
     /// The only task has srun's standard streams, which come with this order as descriptors, and starts at once.

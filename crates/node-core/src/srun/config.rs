@@ -38,7 +38,7 @@ pub struct Streams {
     pub stderr: Sink,
 }
 
-/// How an agent is found.
+/// Way in which an agent is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lead {
     /// It listens here, on this host. If it does not, the controller knows the address.

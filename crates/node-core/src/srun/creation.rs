@@ -14,9 +14,9 @@ use muster_proto::step::{AgentReply, AgentRequest, FromStepd, StepCreated, StepS
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-/// How srun and the tasks of its step communicate. srun chooses the transport each time it has connected to an agent,
-/// before it requests the step ([`Creation::connected`]). *Direct* is for a step of one task in an existing
-/// allocation whose first node is this host, if the task cannot distinguish srun's own streams from a copy
+/// Transport between srun and the tasks of its step. srun chooses the transport each time it has connected to an agent,
+/// before it requests the step ([`Creation::connected`]). *Direct* is for a step of one task in an existing allocation
+/// whose first node is this host, if the task cannot distinguish srun's own streams from a copy
 /// (`SrunConfig::can_pass_stdio`). All other steps are *attached*. The node may have a reason against direct streams,
 /// such as a program of the site before each task: then it declines them (`StepCreated::direct`), and srun attaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,12 +1,12 @@
-//! How srun ends: it waits until the end of the step is recorded, runs the epilog, gives back the allocation that it holds, and
-//! ends with the status of the worst task.
+//! End of srun: it waits until the end of the step is recorded, runs the epilog, gives back the allocation that it
+//! holds, and ends with the status of the worst task.
 
 use super::Srun;
 use super::interface::{Action, AgentId};
 use super::running::is_due;
 use super::transition::{SrunState, SrunStateEvent};
 
-/// How long srun waits until the end of a step is recorded.
+/// Time that srun waits until the end of a step is recorded.
 const STEP_OVER_MS: u64 = 2000;
 
 impl Srun {

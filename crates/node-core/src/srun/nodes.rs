@@ -94,7 +94,7 @@ pub(super) struct Nodes {
     pub(super) plant: Option<PlantedBug>,
     nodes: Vec<StepNodeState>,
     parts: Vec<StepPart>,
-    /// How many parts were begun to be connected.
+    /// Number of parts that were begun to be connected.
     begun: usize,
     peers: Vec<Peer>,
     /// Branches whose heads are to be connected, the next one last: one at a time.
@@ -116,7 +116,7 @@ struct PassedUp {
     position: u32,
     /// The number of the message among the node's.
     number: u64,
-    /// How many of srun's messages the node has.
+    /// Number of srun's messages that the node has.
     acknowledged: u64,
     message: FromStepd,
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// Longest line of a task; longer ones are passed on in parts.
 const LINE_MAX: usize = 64 << 10;
 
-/// How output is passed on.
+/// Rules by which output is passed on.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct OutputRules {
     /// Digits of the label; absent without labels.

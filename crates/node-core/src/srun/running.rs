@@ -17,7 +17,7 @@ use muster_proto::step::{FromStepd, StdinTask, ToStepd};
 
 /// Ends of tasks within this time are reported in one line.
 const EXIT_REPORT_DELAY: BatchDelay = BatchDelay::from_ms(50);
-/// How much longer than `KillWait` a step may take to end before srun leaves.
+/// Time beyond `KillWait` that a step may take to end before srun leaves.
 const LEAVE_AFTER_MS: u64 = 2000;
 
 /// Moments at which something is due, in milliseconds.
@@ -228,7 +228,7 @@ impl ActiveStep {
             return;
         }
         cx.advance(SrunStateEvent::TaskExited);
-        // Of a last one that went well there is nothing to report, and no other task to wait for.
+        // After a last task that succeeded there is nothing to report, and no other task to wait for.
         if !exit.is_ok() || !self.tasks.all_exited() {
             self.start_clock(cx);
         }

@@ -43,7 +43,7 @@ impl Tasks {
         }
     }
 
-    /// How many there are.
+    /// Number of tasks.
     pub(super) fn count(&self) -> usize {
         self.lives.len()
     }

@@ -41,7 +41,7 @@ impl Step {
         is_orderly && self.order.pmix.is_none() && self.outputs == 0
     }
 
-    /// How this node's part of the step has ended.
+    /// End of this node's part of the step.
     pub(super) fn end(&self, out: &Actions) -> StepEnd {
         let worst = self
             .tasks

@@ -15,9 +15,9 @@ use muster_proto::step::FromStepd;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-/// How long srun may take to come.
+/// Time limit for srun to come.
 const HELLO_WAIT_MS: u64 = 30_000;
-/// How long srun may take to read the last output of a step that was ordered to end.
+/// Time limit for srun to read the last output of a step that was ordered to end.
 const LAST_WORDS_MS: u64 = 5_000;
 
 /// A task.
@@ -27,7 +27,7 @@ pub(super) struct Task {
     pub(super) global: u32,
     /// The process id.
     pub(super) pid: i32,
-    /// How it ended.
+    /// Its exit status.
     pub(super) exit: Option<ExitStatus>,
 }
 
@@ -89,7 +89,7 @@ impl Timers {
 /// Processes that the kernel has killed for want of memory.
 #[derive(Debug, Default)]
 pub(super) struct OomKills {
-    /// How many.
+    /// Number of kills.
     pub(super) kills: u64,
     is_reported: bool,
 }
@@ -132,7 +132,7 @@ pub(super) struct Step {
     are_held: bool,
     prepared: usize,
     are_all_prepared: bool,
-    /// How long tasks may run, and since when they do.
+    /// Time limit of tasks, and the time since when they run.
     limit_ms: Option<u64>,
     started_ms: Option<u64>,
     pub(super) has_timed_out: bool,

@@ -10,10 +10,10 @@ use muster_proto::step::{Attach, FromStepd, StepLaunch, ToStepd};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-/// How long a node whose connection upwards is lost waits for srun.
+/// Time that a node whose connection upwards is lost waits for srun.
 const ADOPTION_WAIT_MS: u64 = 60_000;
 
-/// How many may be attached to a node's part of a step beside srun.
+/// Most readers attached to a node's part of a step beside srun.
 pub(super) const READERS_MAX: usize = 8;
 
 /// Whether readers receive the message.

@@ -88,7 +88,7 @@ pub(super) struct Executor {
     first: FairQueue<ClientInput, Sender>,
     /// Waiting requests of users, which have their turn after the others.
     users: FairQueue<ClientInput, Sender>,
-    /// How long each of the two queues is served before other inputs are handled.
+    /// Time that each of the two queues is served before other inputs are handled.
     service_time: Duration,
     requests: HashMap<RequestId, OpenRequest>,
     audit: AuditLog,

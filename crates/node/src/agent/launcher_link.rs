@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 
 /// Wait before the next attempt if a launcher cannot be started.
 const RETRY: Duration = Duration::from_secs(1);
-/// The same for a launcher whose version cannot be used.
+/// Time between attempts for a launcher whose version cannot be used.
 const REFUSED_RETRY: Duration = Duration::from_secs(30);
 
 /// The link to the launcher.

@@ -42,7 +42,7 @@ const REQUESTS_MAX: u32 = 64;
 const IDLE_MAX: Duration = Duration::from_secs(30);
 /// Maximum silence of a client that has sent part of a request.
 const HALF_SENT_MAX: Duration = Duration::from_secs(10);
-/// The same for another agent, whose requests are longer. It may stay silent between requests,
+/// Maximum silence of another agent that has sent part of a request, which are longer. It may stay silent between requests,
 /// because connections are kept.
 const AGENTS_HALF_SENT_MAX: Duration = Duration::from_secs(60);
 
@@ -368,7 +368,7 @@ impl Reader {
         }
     }
 
-    /// How long to wait for more bytes; `None` is for ever.
+    /// Time to wait for more bytes; `None` is for ever.
     fn patience(&mut self) -> Option<Duration> {
         if self.buffered == 0 {
             self.began = None;

@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 /// Maximum number of kept connections per agent.
 pub(super) const KEPT_MAX: usize = 4;
 
-/// How long an unused connection is kept. The other agent, which has a limited number of places for
-/// all agents, closes it after [twice that](super::listener).
+/// Time that an unused connection is kept. The other agent, which has a limited number of places for all agents, closes
+/// it after [twice that](super::listener).
 pub(super) const KEPT_IDLE_MAX: Duration = Duration::from_secs(60);
 
 /// A connection that is kept for a request.
@@ -67,7 +67,7 @@ pub(crate) struct Peers {
     node: Arc<str>,
 }
 
-/// How connections are opened. In both cases they begin with the name of the requesting node.
+/// Way in which connections are opened. In both cases they begin with the name of the requesting node.
 #[derive(Clone, Debug)]
 enum DialMethod {
     /// By the supervisor: this process may lack access to other sockets, and would not be trusted

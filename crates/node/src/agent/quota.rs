@@ -31,7 +31,7 @@ const REQUESTS: ByteBounds = ByteBounds {
     all: 192 << 20,
     few: 2 << 20,
 };
-/// The same for each other agent, which sends requests of several users.
+/// Bytes of requests of each other agent, which sends requests of several users.
 const REQUESTS_OF_AGENTS: ByteBounds = ByteBounds {
     own: 128 << 20,
     all: 1 << 30,

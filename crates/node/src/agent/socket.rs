@@ -45,7 +45,7 @@ impl Socket {
         receive_into(self.0.get_ref(), frames, received)
     }
 
-    /// The same, after waiting until bytes are available.
+    /// As above, after waiting until bytes are available.
     pub(super) async fn receive(
         &self,
         frames: &mut Frames,
@@ -101,7 +101,7 @@ impl Socket {
         let _ = self.0.get_ref().write(bytes);
     }
 
-    /// The same; returns the number of bytes.
+    /// As above; returns the number of bytes.
     ///
     /// # Errors
     /// The connection is gone.
@@ -164,7 +164,7 @@ pub(super) fn spawn_writer(socket: Socket) -> super::Outlet {
     outlet
 }
 
-/// The same, and receives descriptors; those of a message arrive before the message.
+/// As above, and receives descriptors; those of a message arrive before the message.
 pub(super) async fn receive_frames<T: for<'b> minicbor::Decode<'b, ()> + Message>(
     socket: &Socket,
     received: &mut VecDeque<OwnedFd>,

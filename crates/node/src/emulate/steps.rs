@@ -34,9 +34,9 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-/// How long a step waits for its job to be known here, and for srun.
+/// Time that a step waits for its job to be known here, and for srun.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long a client may take to send its request.
+/// Time limit for a client's request.
 const REQUEST_WAIT: Duration = Duration::from_secs(10);
 /// Wait after a connection that could not be accepted.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);

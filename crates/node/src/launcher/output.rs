@@ -55,7 +55,7 @@ impl Output {
         self.bytes.len() > BYTES_MAX || self.descriptors.len() > DESCRIPTORS_MAX
     }
 
-    /// Whether the output queue is so long that orders should be delayed.
+    /// Whether the output queue is long enough to delay orders.
     pub(super) fn is_much(&self) -> bool {
         self.descriptors.len() > DESCRIPTORS_MANY
     }

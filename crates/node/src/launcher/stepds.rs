@@ -25,8 +25,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long a launcher waits for answers before it listens itself. Later answers are passed to the
-/// agent when they arrive.
+/// Time that a launcher waits for answers before it listens itself. Later answers are passed to the agent when they
+/// arrive.
 const ANSWER_WAIT: Duration = Duration::from_millis(500);
 
 /// A connection.

@@ -10,7 +10,7 @@ use muster_node_core::JobTmpDir;
 use std::collections::BTreeMap;
 use std::io;
 
-/// How long to wait for more directories, milliseconds.
+/// Time to wait for more directories, milliseconds.
 const DELAY_MS: u64 = 1000;
 /// Maximum number of waiting directories per user; further ones are not removed.
 const WAITING_MAX: usize = 4096;

@@ -20,8 +20,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Mutex, MutexGuard};
 
-/// How long a client may remain unknown. The controller's message about a job may still be on its
-/// way to the agent.
+/// Time that a client may remain unknown. The controller's message about a job may still be on its way to the agent.
 pub(crate) const STRANGER_MAX: Duration = Duration::from_secs(20);
 
 /// Longest message: a credential.

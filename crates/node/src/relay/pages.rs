@@ -9,7 +9,7 @@ use tokio::sync::Mutex;
 
 /// Bytes of a request, which has no body.
 const HEAD_BYTES_MAX: usize = 8 << 10;
-/// How long an answer is given again as it was.
+/// Time that an answer is given again unchanged.
 const KEPT: Duration = Duration::from_secs(1);
 
 /// A page.

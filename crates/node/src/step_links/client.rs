@@ -10,8 +10,8 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
-/// How long a message that is not urgent is held back so that later ones join it: srun then wakes
-/// up once for the start, the end of output and the end of a short task.
+/// Time that a message that is not urgent is held back so that later ones join it: srun then wakes up once for the
+/// start, the end of output and the end of a short task.
 const NEWS_DELAY: BatchDelay = BatchDelay::from_ms(5);
 
 /// The connection, and output that waits on it.
@@ -47,7 +47,7 @@ impl StepClient {
         frame::encode_into(message, &mut self.wire.output);
     }
 
-    /// The same for an encoded message.
+    /// As above, for an encoded message.
     pub(crate) fn send_frame(&mut self, frame: &[u8], may_wait: bool) {
         self.note(may_wait);
         self.wire.output.extend_from_slice(frame);

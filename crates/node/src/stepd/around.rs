@@ -19,7 +19,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// How long `--task-epilog` may take (srun(1)).
+/// Time limit of `--task-epilog` (srun(1)).
 const EPILOG_MAX: Duration = Duration::from_secs(5);
 
 impl TaskSet {

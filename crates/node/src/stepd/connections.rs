@@ -77,7 +77,7 @@ impl Connections {
         self.client.as_ref().map(|(_, client)| client)
     }
 
-    /// The same, for changing it.
+    /// The client, for changing it.
     pub(super) fn client_mut(&mut self) -> Option<&mut StepClient> {
         self.client.as_mut().map(|(_, client)| client)
     }

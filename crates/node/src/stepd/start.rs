@@ -16,7 +16,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// How long a daemon waits for the streams of a direct step, which the agent sends when it learns that the daemon is there.
+/// Time that a daemon waits for the streams of a direct step, which the agent sends when it learns that the daemon is
+/// there.
 const STREAMS_WAIT: Duration = Duration::from_secs(20);
 
 /// Runs a step daemon: the program that [`STEPD_NAME`] stands for. Does not return unless it cannot begin.

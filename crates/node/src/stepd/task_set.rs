@@ -61,7 +61,7 @@ impl TaskSet {
         self.streams.get_mut(at)?.serve()
     }
 
-    /// How many tasks more are prepared; nothing: all that have not ended are.
+    /// Number of further prepared tasks; nothing: all that have not ended are prepared.
     ///
     /// # Errors
     /// Nobody has said so yet.

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 const LINE_MAX: usize = 8 << 10;
 /// Bytes that are read at once.
 const READ_MAX: usize = 64 << 10;
-/// How long to wait for the last output of an agent after it has ended.
+/// Time to wait for the last output of an agent after it has ended.
 const LAST_MAX: Duration = Duration::from_secs(1);
 
 /// The supervisor's end.

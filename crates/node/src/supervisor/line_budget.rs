@@ -53,7 +53,7 @@ impl LineBudget {
         (self.due_in(now)?.is_zero()).then(|| std::mem::take(&mut self.left_out))
     }
 
-    /// The same regardless of the time, because no more lines follow.
+    /// As above, regardless of the time, because no more lines follow.
     pub(super) fn finish(&mut self) -> Option<u64> {
         Some(std::mem::take(&mut self.left_out)).filter(|lines| *lines > 0)
     }

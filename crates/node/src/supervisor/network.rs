@@ -18,7 +18,7 @@ use std::os::unix::fs::{OpenOptionsExt as _, chown};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long the relay of an earlier agent may take to release the port.
+/// Time limit for the relay of an earlier agent to release the port.
 const PORT_MAX: Duration = Duration::from_secs(5);
 /// Interval between attempts to bind the port meanwhile, because no event reports that it is free.
 const PORT_RETRY: Duration = Duration::from_millis(20);

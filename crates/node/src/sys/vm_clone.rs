@@ -20,7 +20,7 @@ pub(super) const SHARES_MEMORY: bool = cfg!(any(target_arch = "x86_64", target_a
 /// Bytes of a child's stack.
 const STACK: usize = 64 * 1024;
 
-/// How many of the oldest children are checked for a free stack.
+/// Number of the oldest children that are checked for a free stack.
 const LOOKED_AT: usize = 8;
 
 /// Running children and their data, in the order of their starts.

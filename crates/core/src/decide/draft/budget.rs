@@ -1,5 +1,5 @@
-//! How much one command of a user's may write: a command is a few bytes, and the jobs that it is about are many. What is
-//! beyond the bounds is not kept, so that a command that is refused has not used memory before.
+//! Limits of the events that one command of a user's may write: a command is a few bytes, and its jobs are many. Events
+//! beyond the bounds are not kept, so that a command that is refused has not used memory before.
 
 use crate::event::Event;
 use muster_model::effect::Effect;
@@ -34,7 +34,7 @@ pub(super) struct EventBudget {
 }
 
 impl EventBudget {
-    /// That of a command where there are so many jobs and nodes.
+    /// Budget of a command where there are this number of jobs and nodes.
     pub(super) fn new(bounds: EventBounds, records: u64) -> EventBudget {
         let events = records.saturating_mul(EVENTS_PER_RECORD);
         EventBudget {

@@ -86,7 +86,7 @@ impl Nodes {
         }
     }
 
-    /// The same to be changed.
+    /// The node, to be changed.
     pub(super) fn get_mut(&mut self, idx: NodeIdx, state: &State) -> Option<&mut Node> {
         state.node(idx)?;
         let drafted = self.0.entry(idx).or_default();
@@ -101,7 +101,7 @@ impl Nodes {
         copy.map(Box::as_ref).or_else(|| state.node(idx))
     }
 
-    /// Jobs will come to so many nodes or leave them.
+    /// Makes room for `count` nodes that jobs will come to or leave.
     pub(super) fn expect(&mut self, count: usize) {
         self.0.reserve(count);
     }

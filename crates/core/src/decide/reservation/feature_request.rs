@@ -64,8 +64,8 @@ impl FeatureRequest {
             .find_map(|a| attempt(&|node| a.each.holds(&node.config.features)))
     }
 
-    /// Of nodes in order of preference, `count` of them, or as many as are counted. Each fills one place: of what
-    /// may be chosen, no node could be replaced by one that is preferred.
+    /// Chooses `count` of the nodes, which are in order of preference, or as many as are counted. Each fills one place:
+    /// no chosen node could be replaced by one that is preferred.
     pub(super) fn choose(&self, nodes: &[&Node], count: usize) -> Option<Vec<NodeIdx>> {
         if self.alternatives.is_empty() {
             let picked = nodes.get(..count)?;

@@ -37,7 +37,7 @@ pub(super) fn choose(
             "ANY_NODES is for reservations of licenses; add Licenses=",
         ));
     }
-    // Of licenses alone: its jobs run on any nodes.
+    // A reservation of licenses alone: its jobs run on any nodes.
     if new.licenses.is_some() && ask.node_count.unwrap_or(0) == 0 && cores == 0 {
         new.flags = new.flags.with(Flags::ANY_NODES);
         new.partition = ask.partition.clone();
@@ -283,13 +283,13 @@ fn by_cores(
     Ok(())
 }
 
-/// How many cores a reservation is to have.
+/// Numbers of cores that a reservation is to have.
 struct CoreCounts<'c> {
-    /// Of one node each; none where nodes give as many as they have.
+    /// Cores of one node each; none where nodes give as many as they have.
     each: &'c [u32],
     /// The first number is of the first node that has as many, and so on.
     is_in_order: bool,
-    /// Of all nodes.
+    /// Cores of all nodes.
     total: u32,
 }
 
@@ -358,7 +358,7 @@ fn threads_of(config: &muster_model::node::NodeConfig) -> u32 {
     }
 }
 
-/// The CPUs of so many cores of a node that nobody has at that time.
+/// The CPUs of this number of cores of a node that nobody has at that time.
 fn cores_on(draft: &Draft<'_>, new: &Reservation, idx: NodeIdx, cores: u32) -> Option<CpuSet> {
     let free = free_cores(draft, new, idx);
     (free.len() >= cores as usize).then(|| first_cores(free, cores))

@@ -192,7 +192,7 @@ fn subject_of(state: &State, command: &UserCommand) -> Subject {
     }
 }
 
-/// Of a submission, who is to own it if that is said; its number is not known yet.
+/// Subject of a submission: its owner-to-be if that is set; its number is not known yet.
 fn submitted(spec: Option<&JobSpec>) -> Subject {
     let Some(spec) = spec else {
         return Subject::default();

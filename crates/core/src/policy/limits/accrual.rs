@@ -152,8 +152,8 @@ fn accrual_scopes(state: &State, group: &AccrualGroup) -> Vec<Scope> {
     own.into_iter().chain(above).collect()
 }
 
-/// How many more may gain age, given the jobs that got a turn beside the state's counts; `None` without a limit. A
-/// limit of a QOS replaces those of its associations.
+/// Number of further tasks that may gain age, given the jobs that got a turn beside the state's counts; `None` without
+/// a limit. A limit of a QOS replaces those of its associations.
 fn accrual_room(state: &State, scopes: &[Scope], given: &BTreeMap<Scope, u32>) -> Option<u32> {
     let mut room: Option<u32> = None;
     let (mut group, mut each) = (false, false);

@@ -53,7 +53,7 @@ struct Start<'a> {
     minutes: u64,
     nodes: u64,
     wall: TimeLimit,
-    /// How far its use counts, in millionths.
+    /// Factor by which its use counts, in millionths.
     factor: u64,
     now: Timestamp,
     /// Jobs must be able to run to their limits.
@@ -137,7 +137,7 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// A limit: so much of it counts already, and so much more would. It is broken if that is more than it allows.
+    /// Checks a limit: `used` counts already, and `asked` would be added. It is broken if the sum is over it.
     fn most(&mut self, rule: LimitRule, most: Option<u64>, used: u64, asked: u64) {
         let broken = |most: u64| used.saturating_add(asked) > most;
         self.look(rule, "", most, used, asked, broken);
@@ -325,7 +325,7 @@ impl State {
             || name.ends_with("GrpWallLimit")
     }
 
-    /// The limit that keeps so many more jobs of this kind from being submitted.
+    /// The limit that keeps `tasks` more jobs of this kind from being submitted.
     pub fn submit_limit(&self, job: &Job, tasks: u32) -> Option<&'static str> {
         submit_limit_beside(self, job, true, tasks, |_, used| Some(used))
     }
@@ -340,7 +340,8 @@ impl State {
         self.over_limit(job, &job.partition, &tres, Beside::Nothing, now)
     }
 
-    /// The limit that keeps a job from starting with so much in that partition, given the use beside the state's.
+    /// The limit that keeps a job from starting with these resources in that partition, given the use beside the
+    /// state's.
     pub fn start_limit(
         &self,
         job: &Job,
@@ -433,7 +434,7 @@ pub(crate) fn submit_limit_beside(
     limits.next()
 }
 
-/// The same of these scopes.
+/// As above, for these scopes.
 fn submit_limit_of(
     state: &State,
     scopes: Vec<Scope>,
@@ -583,7 +584,7 @@ fn least_of(job: &Job) -> TresAmounts {
     ])
 }
 
-/// How sacctmgr writes it.
+/// sacctmgr's name of it.
 fn written(rule: LimitRule) -> &'static str {
     match rule {
         LimitRule::GrpJobs => "GrpJobs",
@@ -608,7 +609,7 @@ fn written(rule: LimitRule) -> &'static str {
 /// Slurm's word for a limit that is broken.
 fn reason(rule: LimitRule, name: &str, qos: bool) -> Reason {
     use Reason as R;
-    // Of an association, and of a QOS, each by resource: CPUs, memory, nodes, devices.
+    // Reasons of an association, and of a QOS, each by resource: CPUs, memory, nodes, devices.
     let by = |assoc: [R; 4], of_qos: [R; 4]| {
         let list = if qos { of_qos } else { assoc };
         match name {

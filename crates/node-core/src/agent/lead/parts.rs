@@ -15,7 +15,7 @@ use muster_model::refusal::{Refusal, RefusalCode};
 use muster_proto::step::AgentReply;
 use muster_proto::step::NodeEnd;
 
-/// How long the lead waits before it asks again a node that does not answer or does not know yet, milliseconds.
+/// Time after which the lead asks again a node that does not answer or does not know yet, milliseconds.
 const FIND_AGAIN_MS: u64 = 5_000;
 
 impl LedSteps {

@@ -18,7 +18,7 @@ const USER_MAX: usize = 8192;
 pub(super) struct WaitingSteps {
     jobs: BTreeMap<JobAttempt, JobQueue>,
     clients: HashMap<ConnId, ClientSteps>,
-    /// How many steps wait, by owner of their jobs.
+    /// Number of waiting steps, by owner of their jobs.
     users: HashMap<u32, usize>,
     /// Jobs with changes since they were last examined.
     ready: BTreeSet<JobAttempt>,
@@ -27,7 +27,7 @@ pub(super) struct WaitingSteps {
     /// Jobs whose steps wait until the controller has acknowledged reports.
     unacknowledged: BTreeSet<JobAttempt>,
     next: u64,
-    /// How often waiting steps and jobs were examined so far.
+    /// Number of examinations of waiting steps and jobs so far.
     #[cfg(test)]
     pub(super) looks: usize,
 }

@@ -27,7 +27,7 @@ const WORK_OF_LOOK: u64 = 4096;
 /// The delay before further ones are laid out. Meanwhile the agent handles other events.
 const PAUSE_MS: u64 = 1;
 
-/// How a look at the waiting steps of a job ended.
+/// Outcome of a look at the waiting steps of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PlacingOutcome {
     /// No more of them start now.

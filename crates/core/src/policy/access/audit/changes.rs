@@ -25,7 +25,7 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    /// Of an object whose words are escaped and cut.
+    /// Subject with an object whose words are escaped and cut.
     pub(super) fn new(object: impl Into<String>) -> Subject {
         Subject {
             words: object.into(),
