@@ -27,7 +27,7 @@ use turns::{LONGEST, QuestionEnd, SharedQuestions};
 pub(crate) const READERS: usize = 4;
 /// Jobs in one part of an answer.
 const PART: usize = 1000;
-/// How long a question waits for the store to catch up.
+/// Time that a question waits for the store to catch up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A question to the store.
@@ -353,8 +353,8 @@ fn transactions(
     };
 }
 
-/// Of private jobs only those are read from the store that the user may see, where one owner has them all; else the
-/// others are left out before a part leaves.
+/// Reads only private jobs from the store that the user may see, where one owner has them all; else the others are left
+/// out before a part leaves.
 fn reply(
     history: &mut dyn History,
     query: &AcctQuery,

@@ -9,10 +9,10 @@ use std::sync::Weak;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-/// How often accounting is looked at.
+/// Interval of looks at accounting.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// How accounting was when it was looked at last.
+/// State of accounting at the last look.
 #[derive(Debug, Default)]
 struct AccountingState {
     is_failing: bool,

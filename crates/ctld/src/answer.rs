@@ -43,7 +43,7 @@ const PRIORITIES_PART: usize = 2000;
 #[derive(Default)]
 pub(crate) struct ListingHead {
     made: Option<Response>,
-    /// The same for those who may not see partitions.
+    /// The head for users who may not see partitions.
     bare: Option<Response>,
 }
 

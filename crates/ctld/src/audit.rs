@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 /// Lines that wait to be written.
 const QUEUE: usize = 4096;
-/// How often the number of those that were left out is logged.
+/// Interval at which the number of omitted lines is logged.
 const SUMMARY: Duration = Duration::from_millis(SUMMARY_MS);
 
 static LOG: OnceLock<SyncSender<Entry>> = OnceLock::new();
@@ -73,7 +73,7 @@ pub(crate) fn observe() -> Receiver<Entry> {
 }
 
 impl Entry {
-    /// Of a command, before it is decided; none if nothing is written.
+    /// Entry of a command, before it is decided; none if nothing is written.
     pub(crate) fn of_command(
         state: &State,
         identity: &Identity,
@@ -93,7 +93,7 @@ impl Entry {
         })
     }
 
-    /// Of another request that concerns the cluster.
+    /// Entry of another request that concerns the cluster.
     pub(crate) fn new(
         role: Role,
         identity: &Identity,
@@ -116,7 +116,7 @@ impl Entry {
         }
     }
 
-    /// Of a request of a host that has no user.
+    /// Entry of a request of a host that has no user.
     pub(crate) fn of_host(address: IpAddr, request: AccessRequest) -> Entry {
         let place = RequestOrigin {
             address: Some(address),
@@ -128,7 +128,7 @@ impl Entry {
         }
     }
 
-    /// Of a submission that is only tried: makes a line if it is refused.
+    /// Entry of a submission that is only tried: makes a line if it is refused.
     pub(crate) fn of_trial(
         state: &State,
         identity: &Identity,
@@ -193,7 +193,7 @@ impl Entry {
         }
     }
 
-    /// Of some it was refused.
+    /// Notes that it was refused for some.
     fn refused_in_part(mut self, done: u32, refused: usize, first: &Refusal) {
         if done == 0 {
             return self.refused(first);

@@ -8,7 +8,7 @@ use std::io;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Of what one change is under way at a time.
+/// Subject of which one change is under way at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Of {
     User(u32),
@@ -76,8 +76,8 @@ mod tests {
         taken.expect("the client is there").0
     }
 
-    /// Of two changes at the same time a script saw the job as it was before both: each was within what the site allows, and both
-    /// together were not.
+    /// During two simultaneous changes a script saw the job as it was before both: each was within what the site
+    /// allows, and both together were not.
     #[test]
     fn changes_of_a_user_are_looked_at_one_after_the_other() {
         let turns = ChangeTurns::default();

@@ -39,9 +39,10 @@ const WAITING_OF_ONE: usize = 16;
 const WAITING_MAX: usize = 1024;
 /// Answers that are kept while clients are looked after, for others who see the same.
 const SHARED_MAX: usize = 8;
-/// How often clients that wait are looked after at most.
+/// Least time between two rounds over waiting clients.
 const PACE: Duration = Duration::from_millis(100);
-/// A client is answered with nothing but a new position, lest its own be forgotten, when so many changes were not for it.
+/// Number of changes not for a client after which it is answered with nothing but a new position, lest its own be
+/// forgotten.
 const UNSEEN_MAX: u64 = KEPT_MAX as u64 / 4;
 
 /// The ring, and who waits.
@@ -246,7 +247,7 @@ impl Changes {
         }
     }
 
-    /// How long until clients that wait are to be looked after; none if there is nothing for any.
+    /// Time until waiting clients are to be served; none if there is nothing for any.
     pub(crate) fn due_in(&self, now: Instant) -> Option<Duration> {
         if !self.is_fresh || self.waiting.is_empty() {
             return None;

@@ -1,4 +1,4 @@
-//! How long clients may take.
+//! Time limits of clients.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ impl Default for ClientTimeouts {
 }
 
 impl ClientTimeouts {
-    /// How often a connection is looked at.
+    /// Interval of looks at a connection.
     pub(crate) fn look(&self) -> Duration {
         self.first_request.min(self.request).min(self.idle) / 4
     }

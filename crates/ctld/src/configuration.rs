@@ -313,7 +313,7 @@ fn suspend_grace_s(config: &Config) -> u32 {
     given.unwrap_or_default()
 }
 
-/// How agents sample what jobs use.
+/// Sampling of jobs' use by agents.
 fn sampling(config: &Config) -> Option<Sampling> {
     let kind = config.text("JobAcctGatherType").unwrap_or_default();
     if matches!(kind.rsplit('/').next(), None | Some("" | "none")) {

@@ -1,4 +1,4 @@
-//! How much daemons log: Slurm's names and numbers for it.
+//! Log levels of daemons: Slurm's names and numbers for them.
 
 use log::LevelFilter;
 
@@ -25,8 +25,8 @@ const NAMES: [(&str, usize); 10] = [
     ("debug5", 4),
 ];
 
-/// The level that a name or a number such as `SlurmctldDebug` has stands for, plus so many `-v`; `None` if there is
-/// no such level.
+/// The level of a name or a number such as `SlurmctldDebug` has, plus this number of `-v`; `None` if there is no such
+/// level.
 pub fn filter(setting: &str, more: usize) -> Option<LevelFilter> {
     let wanted = setting.to_ascii_lowercase();
     let by_number = wanted.parse().ok().and_then(|at: usize| NAMES.get(at));
@@ -34,7 +34,7 @@ pub fn filter(setting: &str, more: usize) -> Option<LevelFilter> {
     Some(LEVELS[(base + more).min(LEVELS.len() - 1)])
 }
 
-/// How far the log's level is above the one that a setting stands for.
+/// Number of levels by which the log is above that of a setting.
 pub(crate) fn above(setting: &str) -> usize {
     let at = |level| LEVELS.iter().position(|l| *l == level).unwrap_or(0);
     let base = filter(setting, 0).map_or(0, at);

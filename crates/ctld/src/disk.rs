@@ -12,9 +12,9 @@ const RESERVE_BYTES: u64 = 16 << 20;
 const FOR_REPORTS: u64 = RESERVE_BYTES / 2;
 /// The part of the rest for users who have used little of it.
 const FOR_OTHERS: u64 = (RESERVE_BYTES - FOR_REPORTS) / 4;
-/// How much that is: some hundred jobs that end.
+/// Bytes of that little: some hundred jobs that end.
 const LITTLE: u64 = 64 << 10;
-/// How often the file system is asked.
+/// Interval of questions to the file system.
 const EVERY: Duration = Duration::from_millis(100);
 
 /// The part of the reserved space that a command must leave free.
@@ -55,7 +55,7 @@ impl DiskReserve {
         DiskReserve::asking(dir, move || free(&of))
     }
 
-    /// The same with another way to know how much is free.
+    /// As above, with another way to know the free space.
     pub(crate) fn asking(dir: PathBuf, ask: impl Fn() -> u64 + Send + 'static) -> DiskReserve {
         DiskReserve {
             dir,
@@ -65,8 +65,8 @@ impl DiskReserve {
         }
     }
 
-    /// Why a command that will write so many bytes must be refused now, if it must. What is let pass counts as
-    /// written until the file system is asked again.
+    /// Reason to refuse a command that will write `bytes` now, if there is one. Admitted bytes count as written until
+    /// the file system is asked again.
     pub(crate) fn refusal(&self, bytes: u64, kept: ReservedSpace) -> Option<String> {
         let (at, free) = match self.last.get() {
             Some((at, free)) if at.elapsed() < EVERY => (at, free),
@@ -97,8 +97,8 @@ impl DiskReserve {
         ))
     }
 
-    /// Counts the bytes of a user's ends of jobs against the reserved space, if the user may take so much. Beyond a little no
-    /// user has more than the space that is left for others then.
+    /// Counts the bytes of a user's ends of jobs against the reserved space, if the user may take them. Beyond a little
+    /// no user has more than the space that is left for others then.
     fn takes_end(&self, uid: u32, bytes: u64, left: u64) -> bool {
         if left >= RESERVE_BYTES {
             return true;

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-/// How long connections of users run before other tasks of the event loop do, and before it asks the kernel for news.
+/// Time that connections of users run before other tasks of the event loop do, and before it asks the kernel for news.
 const SLICE: Duration = Duration::from_micros(500);
 
 /// The connections of all users who have limits.
@@ -173,7 +173,7 @@ mod tests {
     /// Which users' tasks ran, in order.
     type Ran = Rc<RefCell<Vec<u32>>>;
 
-    /// A task that runs so many times.
+    /// A task that runs this number of times.
     fn runs(executor: &Executor, ran: &Ran, uid: u32, times: usize) {
         let ran = Rc::clone(ran);
         executor.spawn(uid, async move {

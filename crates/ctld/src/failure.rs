@@ -76,7 +76,7 @@ pub fn end_process(why: &str) -> ! {
     std::process::exit(EXIT_FAILED)
 }
 
-/// The kernel ends the process after so many seconds.
+/// Has the kernel end the process after this number of seconds.
 pub(crate) fn kill_after(seconds: u32) {
     // The default action of SIGALRM ends the process, whatever its threads are doing.
     nix::unistd::alarm::set(seconds);
@@ -118,7 +118,7 @@ pub(crate) fn spawn_worker(
         })
 }
 
-/// The same as [`spawn_essential`] for a task of this thread's event loop, which catches its panics.
+/// As [`spawn_essential`], for a task of this thread's event loop, which catches its panics.
 pub(crate) fn spawn_essential_task(name: &'static str, work: impl Future<Output = ()> + 'static) {
     let task = tokio::task::spawn_local(work);
     tokio::task::spawn_local(async move {

@@ -30,9 +30,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::sync::oneshot;
 
-/// After so long expected starts are worked out again though nothing has changed: time has passed.
+/// Time after which expected starts are computed again though nothing has changed: time has passed.
 const SERVES_MS: u64 = 30_000;
-/// The thread rests for so many times the time that it worked, so that listings in a loop do not keep it busy.
+/// Factor by which the thread rests longer than it worked, so that listings in a loop do not keep it busy.
 const REST: u32 = 3;
 
 /// A question about jobs.

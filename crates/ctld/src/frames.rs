@@ -206,7 +206,7 @@ mod tests {
     use tokio::net::UnixStream;
     use tokio::net::unix::OwnedWriteHalf;
 
-    /// A connection on which a frame of so many bytes was begun.
+    /// A connection on which a frame of this length was begun.
     async fn reader(bytes: usize) -> (FrameReader, UnixStream, OwnedWriteHalf) {
         let (mut client, server) = UnixStream::pair().unwrap();
         let head = u32::try_from(bytes).unwrap().to_be_bytes();

@@ -12,9 +12,9 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, oneshot};
 
-/// How long an identity serves.
+/// Lifetime of an identity.
 const KEEP: Duration = Duration::from_secs(60);
-/// How long a stale identity is used while it is looked up again.
+/// Time that a stale identity is used while it is looked up again.
 const STALE: Duration = Duration::from_secs(600);
 /// Identities that are kept.
 const KNOWN_MAX: usize = 4096;

@@ -16,7 +16,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 const NOTICES_MAX: usize = 8;
 /// Bytes of messages after which no other message is taken along. All of them are one frame, which a node reads as a whole.
 const RUN_BYTES: usize = 16 << 20;
-/// How often bytes of an order count: each may be an item of the frame, whose number is bounded, too.
+/// Factor by which bytes of an order count: each may be an item of the frame, whose number is bounded, too.
 const ORDER_WEIGHT: usize = 4;
 /// Bytes that a message has at least.
 const MESSAGE_BYTES: usize = 64;
@@ -244,7 +244,7 @@ impl LinkQueue {
         }
     }
 
-    /// Removes so many messages at most, in their order, and nothing that waits apart. Those that follow too many bytes wait
+    /// Removes at most `most` messages, in their order, and none that waits apart. Those beyond the bytes of a run wait
     /// until these are written.
     pub(crate) fn take_first(&mut self, most: usize, run: &mut MessageRun) -> Vec<ToLink> {
         let mut taken = Vec::new();
@@ -258,7 +258,8 @@ impl LinkQueue {
         taken
     }
 
-    /// Removes so much at most of what waits apart, within the bytes of a run; jobs take turns. Nothing comes before the rest.
+    /// Removes at most `most` of the messages that wait apart, within the bytes of a run; jobs take turns. Nothing
+    /// comes before the rest.
     pub(crate) fn take_signals(&mut self, most: usize, run: &mut MessageRun) -> Vec<ToLink> {
         let mut taken = Vec::new();
         while taken.len() < most

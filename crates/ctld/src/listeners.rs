@@ -8,8 +8,7 @@ use std::path::Path;
 
 /// Connections that wait to be accepted, of users.
 const BACKLOG: i32 = 512;
-/// The same of agents, of which each has one: as many as the kernel allows by default
-/// (net.core.somaxconn).
+/// Backlog of agents, of which each has one: as many as the kernel allows by default (net.core.somaxconn).
 const DAEMONS_BACKLOG: i32 = 4096;
 
 /// The sockets of the controller.

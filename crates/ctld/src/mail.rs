@@ -249,11 +249,11 @@ pub enum ToReplica {
         /// Encoded frames.
         answer: Outbox,
     },
-    /// How a configuration differs from the one in force.
+    /// Compare a configuration with the one in force.
     Compare {
         /// The configuration that was read.
         cluster: Arc<ClusterConfig>,
-        /// The same for `scontrol show config`.
+        /// Its pairs for `scontrol show config`.
         pairs: Vec<(String, String)>,
         /// A line for each difference.
         answer: oneshot::Sender<Vec<String>>,

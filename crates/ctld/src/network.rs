@@ -61,7 +61,7 @@ const LOG: Log = Log {
     refused: |line| info!("{line}"),
     failed: |line| debug!("network: {line}"),
 };
-/// How often the thread shows that it goes round.
+/// Interval at which the thread shows that it goes round.
 const BEAT: Duration = Duration::from_secs(1);
 
 /// The subject of a credential.
@@ -202,7 +202,7 @@ struct Network {
     configuration: GivenConfiguration,
     arrivals: mpsc::Sender<NetworkArrival>,
     server: Rc<ChannelServer>,
-    /// Of asking the verifier.
+    /// Turns of asking the verifier.
     turns: Turns,
     names: Rc<Names>,
     /// Whether everybody gets metrics (`MetricsType`).

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// For how long a token is good if nothing is said, and at most, seconds.
 const LIFESPAN_S: u32 = 3600;
 const LIFESPAN_MAX_S: u32 = 7 * 24 * 3600;
-/// How long a used or expired token is remembered, so that its bearer learns which it is.
+/// Time that a used or expired token is remembered, so that its bearer learns which it is.
 const REMEMBERED_S: u64 = 24 * 3600;
 /// Tokens at a time.
 const TOKENS_MAX: usize = 8192;

@@ -66,7 +66,7 @@ impl Outbox {
     /// Adds a message.
     ///
     /// # Errors
-    /// The client is gone, or so much waits for it that this, and all that follows, is dropped.
+    /// The client is gone, or its queue is full: this message, and all that follow, are dropped.
     pub(crate) fn send(&self, bytes: Vec<u8>) -> Result<(), OutboxError> {
         let account = &self.account;
         if account.is_over.load(Relaxed) {

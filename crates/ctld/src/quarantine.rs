@@ -75,7 +75,7 @@ impl Quarantine {
     }
 }
 
-/// A value's debug text, cut after so many bytes. A command may be many megabytes.
+/// A value's debug text, cut after `bytes` bytes. A command may be many megabytes.
 pub(crate) fn bounded(value: &impl Debug, bytes: usize) -> String {
     struct Bounded(String, usize);
     impl fmt::Write for Bounded {

@@ -27,7 +27,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 const CONNECTIONS_MAX: u64 = 2048;
 /// A user may have no more than this part of all connections.
 const CONNECTIONS_PART: u64 = 4;
-/// Descriptors kept for root, agents and the controller's own files: at least so many, and this part of all.
+/// Descriptors kept for root, agents and the controller's own files: at least this number, and this part of all.
 const RESERVE_MIN: u64 = 128;
 const RESERVE_PART: u64 = 16;
 /// Most descriptors that are asked for.
@@ -46,7 +46,7 @@ const WAITS_MAX: usize = 4096;
 const AGENT_CONNECTIONS_MAX: usize = 16;
 /// A user is named in the log at most once in this time.
 const NAMED_EVERY: Duration = Duration::from_secs(10);
-/// The same for the rate limit, whatever `rl_log_freq` says.
+/// Least time between lines about the rate limit, whatever `rl_log_freq` says.
 const NAMED_AT_MOST: Duration = Duration::from_secs(1);
 
 /// Why a connection or request is refused.
@@ -189,7 +189,7 @@ pub(crate) fn raise_descriptors() -> u64 {
 }
 
 impl Users {
-    /// For a process with so many descriptors.
+    /// Users of a process with this number of descriptors.
     pub(crate) fn new(descriptors: u64, rates: RateLimit, stats: Arc<Stats>) -> Rc<Users> {
         let reserve = (descriptors / RESERVE_PART)
             .max(RESERVE_MIN)
@@ -302,7 +302,7 @@ impl Share {
         outbox::channel(self.user.as_ref().map(|user| user.unread.clone()))
     }
 
-    /// Room for a frame of so many bytes, which it grows into. Small ones need none.
+    /// Room for a frame of `bytes` bytes, which it grows into. Small ones need none.
     pub(crate) fn frame(&self, bytes: usize) -> Option<FrameRoom> {
         let user = self.user.as_ref().filter(|_| bytes > SMALL_FRAME)?;
         Some(FrameRoom::new(&self.users.frames, &user.frames, bytes))
@@ -366,7 +366,7 @@ impl Share {
         passes
     }
 
-    /// How long to wait before the rate limit is asked again.
+    /// Time to wait before the rate limit is asked again.
     pub(crate) fn retry_after(&self) -> Duration {
         self.users.rates.period()
     }

@@ -78,7 +78,7 @@ impl RateLimit {
         Duration::from_secs(self.parameters.borrow().refill_period_s)
     }
 
-    /// How often a user is named in the log.
+    /// Interval at which a user is named in the log.
     pub(crate) fn log_every(&self) -> Duration {
         Duration::from_secs(self.parameters.borrow().log_freq_s)
     }

@@ -68,13 +68,13 @@ use tokio::sync::{mpsc, oneshot};
 
 /// Rows that may wait for the accounting store.
 const ACCOUNTING_ROOM: usize = 1 << 20;
-/// How long a controller that stops waits for agents to take its messages.
+/// Time that a controller that stops waits for agents to take its messages.
 const LINKS_WAIT: Duration = Duration::from_secs(5);
-/// How long clients wait at a start until the configuration is in force. One for which the disk has no room comes later;
-/// the state that is there can be read meanwhile.
+/// Time that clients wait at a start until the configuration is in force. One for which the disk has no room comes
+/// later; the state that is there can be read meanwhile.
 const LONGEST_CONFIGURATION: Duration = Duration::from_secs(5);
 
-/// How a controller is started.
+/// Start options of a controller.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// slurm.conf.
@@ -83,7 +83,7 @@ pub struct Options {
     pub clear: bool,
     /// Leave these jobs out of the state that is recovered: the controller could not go on with them.
     pub without_jobs: Vec<JobId>,
-    /// How long clients may take.
+    /// Time limits of clients.
     pub patience: ClientTimeouts,
     /// Opens the log file anew.
     pub reopen_log: fn() -> io::Result<()>,

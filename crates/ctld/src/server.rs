@@ -22,7 +22,7 @@ use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 
-/// How often the event loop shows that it goes round.
+/// Interval at which the event loop shows that it goes round.
 const BEAT: Duration = Duration::from_secs(1);
 
 /// The peer of a socket of this host, from the kernel.

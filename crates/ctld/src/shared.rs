@@ -39,7 +39,7 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 
-/// How long after a restart the holder of an interactive allocation has to come back.
+/// Time after a restart in which the holder of an interactive allocation has to come back.
 const RETURN: Duration = Duration::from_secs(60);
 
 /// A thread that has been at one piece of work for longer than this does not answer as far as `scontrol ping` goes.

@@ -3,11 +3,11 @@
 
 /// Events after which the log's head is cut by a snapshot, if there are few jobs.
 const EVENTS: u64 = 500_000;
-/// The same for each job that there is.
+/// Events for each job after which it is cut.
 const EVENTS_PER_JOB: u64 = 4;
 /// Bytes of the journal after which its head is cut, if the state is small: a few events may be long.
 const BYTES: u64 = 256 << 20;
-/// The same for each byte of the last snapshot.
+/// Bytes for each byte of the last snapshot after which it is cut.
 const BYTES_PER_BYTE: u64 = 4;
 
 /// The size of the journal since the last snapshot.
@@ -40,7 +40,7 @@ impl SnapshotPace {
         self
     }
 
-    /// Whether another snapshot is due where there are so many jobs.
+    /// Whether another snapshot is due with this number of jobs.
     pub(crate) fn is_due(&self, jobs: usize) -> bool {
         let events = (jobs as u64).saturating_mul(EVENTS_PER_JOB).max(EVENTS);
         let bytes = self.last_bytes.saturating_mul(BYTES_PER_BYTE).max(BYTES);

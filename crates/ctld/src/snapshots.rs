@@ -19,12 +19,12 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long after a failure the next is tried; twice as long after each further one, up to the most.
+/// Time after a failure at which the next is tried; twice as long after each further one, up to the most.
 const RETRY_FIRST: Duration = Duration::from_secs(60);
 const RETRY_MOST: Duration = Duration::from_secs(3600);
-/// How long accounting may take to write what a snapshot lets the journal forget.
+/// Time limit for accounting to write the events that a snapshot lets the journal forget.
 const SYNC: Duration = Duration::from_secs(300);
-/// The same of notices, which are few bytes.
+/// Time limit for notices, which are few bytes.
 const NOTICES_SYNC: Duration = Duration::from_secs(30);
 
 /// Writes snapshots when they are due.
@@ -39,7 +39,7 @@ pub(crate) struct Snapshots {
     follower: Arc<Follower>,
     /// Nor what webhooks have not.
     notices: WebhookSync,
-    /// How long it may take to write that.
+    /// Time limit for writing that.
     sync: Duration,
     stats: Arc<Stats>,
 }
@@ -75,7 +75,7 @@ impl Failed {
 }
 
 impl Snapshots {
-    /// For a journal that holds so much. One that `is_wanted` is due at once.
+    /// Snapshots for a journal of this size. One that `is_wanted` is due at once.
     pub(crate) fn new(
         pace: SnapshotPace,
         is_wanted: bool,
@@ -316,7 +316,7 @@ mod tests {
         assert_eq!(failures(&stats), 2);
         assert!(inbox.try_recv().is_err(), "the journal was not asked");
 
-        // The same where the journal has no room for it.
+        // A failure where the journal has no room for it.
         name_job(&mut state, "well");
         snapshots.add(5, 5000);
         now += 2 * RETRY_FIRST;

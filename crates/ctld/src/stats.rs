@@ -13,9 +13,9 @@ pub struct Stats {
     pub passes: AtomicU64,
     /// Microseconds of the last pass.
     pub pass_last_us: AtomicU64,
-    /// Of all passes.
+    /// Time of all passes.
     pub pass_total_us: AtomicU64,
-    /// Of the longest.
+    /// Time of the longest pass.
     pub pass_max_us: AtomicU64,
     /// Journal commits.
     pub commits: AtomicU64,
@@ -39,7 +39,7 @@ struct SnapshotFailures {
     since: Option<Timestamp>,
 }
 
-/// How many requests there were, and how long they took.
+/// Number of requests, and their time.
 #[derive(Clone, Copy, Default)]
 struct RequestCount {
     requests: u64,
@@ -57,7 +57,7 @@ impl RequestCount {
 struct Requests {
     by_kind: BTreeMap<&'static str, RequestCount>,
     by_user: BTreeMap<u32, RequestCount>,
-    /// How often users were refused or made to wait because they asked for too much.
+    /// Numbers of times that users were refused or made to wait because they asked for too much.
     held_back: BTreeMap<u32, u64>,
 }
 

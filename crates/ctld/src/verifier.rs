@@ -28,7 +28,7 @@ pub(crate) use worker::{Worker, start};
 
 /// The time that a process has beyond its own limit before it is killed.
 const GRACE: Duration = Duration::from_secs(1);
-/// How long a user counts as slow after a request that took more than half of the time limit.
+/// Time that a user counts as slow after a request that took more than half of the time limit.
 const SLOW_FOR: Duration = Duration::from_mins(10);
 
 /// Processes of one verifier, and who waits for them.
@@ -46,7 +46,7 @@ struct Inside {
     alive: usize,
     /// The order of turns, with an entry for each request that waits.
     queue: FairQueue<()>,
-    /// How many each user has.
+    /// Number of processes of each user.
     running: HashMap<u32, usize>,
     /// Users with a request that took very long, until when they count as slow.
     slow: HashMap<u32, Instant>,
@@ -70,8 +70,8 @@ impl Inside {
         self.queue.push(uid, ());
     }
 
-    /// The next request that may have one of so many processes. A user has one, or at most half of what others have left: the last
-    /// is for somebody who has none. Users who are slow have half of all together, however many they are.
+    /// The next request that may have one of these processes. A user has one, or at most half of what others have left:
+    /// the last is for somebody who has none. Users who are slow have half of all together, however many they are.
     fn next(&mut self, processes: usize, now: Instant) -> Option<(u32, oneshot::Sender<Worker>)> {
         let Inside {
             running,
@@ -360,7 +360,7 @@ mod tests {
             self.clients.push(ready);
         }
 
-        /// Gives so many processes to those whose turn it is, while there are free ones.
+        /// Gives processes to those whose turn it is, while there are free ones.
         fn serve(&mut self, processes: usize, now: Instant) -> Vec<(u32, oneshot::Sender<Worker>)> {
             let mut served = Vec::new();
             while self.inside.running.values().sum::<usize>() < processes

@@ -309,7 +309,7 @@ impl Waiting {
         Some(!is_open)
     }
 
-    /// How a job, or the tasks of an array that are still known, ended.
+    /// End of a job, or of the tasks of an array that are still known.
     fn verdict(&self, state: &State, id: JobId) -> Response {
         let mut exit = self.worst.get(&id).copied().unwrap_or_default();
         let mut end = JobState::Completed;

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often all pulses are looked at.
+/// Interval of looks at all pulses.
 const EVERY: Duration = Duration::from_millis(250);
 /// Shortest time that a piece of work may be given.
 const BOUND_MIN: Duration = Duration::from_secs(5);
-/// How long the controller may take to stop once it was asked to. It writes accounting rows in that time.
+/// Time limit for the controller to stop once it was asked to. It writes accounting rows in that time.
 const STOP_MAX: Duration = Duration::from_secs(20);
 
 /// The activity of a thread.
@@ -178,7 +178,7 @@ impl Pulses {
 pub(crate) struct Watchdog {
     pub(crate) pulses: Vec<Arc<ThreadHeartbeat>>,
     pub(crate) checks: Vec<Check>,
-    /// How long a piece of work may take: `SlurmctldTimeout`, after which a controller counts as dead.
+    /// Time limit of a piece of work: `SlurmctldTimeout`, after which a controller counts as dead.
     pub(crate) bound: Duration,
     pub(crate) notify: Notify,
 }
@@ -255,7 +255,7 @@ mod tests {
             None,
             "it may wait for accounting"
         );
-        // How long it waited does not count as work afterwards.
+        // The time of its wait does not count as work afterwards.
         let begun = pulse.since_ms.load(Ordering::Relaxed);
         while pulse.begun.elapsed() < Duration::from_millis(begun + 1) {
             std::thread::yield_now();

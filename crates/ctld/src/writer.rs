@@ -170,7 +170,7 @@ pub struct WriterSetup {
     pub keys: Keys,
     /// Counters.
     pub stats: Arc<Stats>,
-    /// How far accounting is.
+    /// Position up to which accounting has stored.
     pub accounted: StoredPosition,
     /// Free space to keep for the end of jobs.
     pub reserve: DiskReserve,
@@ -257,7 +257,7 @@ impl Writer {
         }
     }
 
-    /// How long nothing need be done, if no message comes.
+    /// Time in which nothing need be done, if no message comes.
     pub fn next_tick(&self, now: Timestamp) -> Duration {
         match self.next_due(now) {
             Some(at) => Duration::from_millis(at.since_ms(now)).min(IDLE),

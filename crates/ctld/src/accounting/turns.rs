@@ -10,9 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a question may take while others wait for a reader, who have waited as long.
+/// Time limit of a question while others wait for a reader, who have waited as long.
 pub(super) const LONGEST: Duration = Duration::from_secs(10);
-/// The same of one whose user has had the last one ended: what takes longer than [`LONGEST`] would never be answered under load.
+/// Time limit of one whose user has had the last one ended: a question longer than [`LONGEST`] would never be answered
+/// under load.
 const LONGEST_AGAIN: Duration = Duration::from_secs(60);
 /// Questions that are being answered are looked at this often.
 const LOOK: Duration = Duration::from_millis(500);
@@ -31,7 +32,7 @@ struct RunningQuestion {
     uid: u32,
     /// Whether it may be ended for others.
     yields: bool,
-    /// How long it may take while others wait.
+    /// Time limit while others wait.
     longest: Duration,
     /// `None` while it waits for the store to catch up.
     begun: Option<Instant>,
@@ -64,7 +65,7 @@ struct QuestionTurns {
     closed: bool,
 }
 
-/// The same, shared by those who ask and those who answer.
+/// The turns, shared by those who ask and those who answer.
 #[derive(Default)]
 pub(super) struct SharedQuestions {
     turns: Mutex<QuestionTurns>,
@@ -72,7 +73,7 @@ pub(super) struct SharedQuestions {
 }
 
 impl SharedQuestions {
-    /// For so many readers.
+    /// Turns for these readers.
     pub(super) fn new(interrupters: impl Iterator<Item = Interrupter>) -> SharedQuestions {
         let place = |interrupter| ReaderPlace {
             interrupter,

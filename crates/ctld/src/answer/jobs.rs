@@ -80,7 +80,7 @@ struct JobsAnswer<'s, S> {
     templates: TemplateTable<'s>,
     /// The state of each template.
     template_states: Vec<TemplateState>,
-    /// How many parts have left.
+    /// Number of parts that have left.
     parts: u32,
     /// All of it is as of one moment.
     now: Timestamp,

@@ -10,7 +10,7 @@ use muster_model::listing_codec::{RowValues, same_template};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// How many job numbers share a chunk of memory.
+/// Number of job numbers that share a chunk of memory.
 const CHUNK: u64 = 256;
 /// The one list of all rows.
 const ALL: u32 = 0;

@@ -13,7 +13,7 @@ const LOOK_MIN: usize = 64;
 #[derive(Clone, Debug, Default)]
 pub(super) struct HeldAllocations {
     jobs: BTreeSet<JobId>,
-    /// How many of them the queue had when they were looked for last.
+    /// Number of them that the queue had at the last search.
     known: usize,
 }
 

@@ -220,7 +220,7 @@ fn set_by_site(old: &JobSpec, new: &JobSpec) -> Vec<GrantedRight> {
     set.map(|(part, _)| part).collect()
 }
 
-/// The same of a change of jobs. Whether a value is one that users may ask for depends on each job.
+/// Settings of a change of jobs that the site has made. Whether users may ask for a value depends on each job.
 fn changed_by_site(old: &JobUpdate, new: &JobUpdate) -> Vec<GrantedRight> {
     let comment = |update: &JobUpdate| admin_comment(&update.shown);
     let limit = |update: &JobUpdate| (update.time_limit, update.time_delta_min);

@@ -79,7 +79,7 @@ pub(super) fn wait_ended(client: &Connection, job: JobId, holder: bool) -> io::R
 }
 
 impl Connection {
-    /// The client wants to know when so many nodes are there.
+    /// Serves a client that waits for this number of nodes.
     pub(super) async fn wait_nodes(&mut self, count: u32) -> io::Result<Served> {
         if self.hides(PrivateData::NODES).await? {
             return self.refuse(RefusalCode::AccessDenied, String::new()).await;

@@ -25,7 +25,7 @@ use tokio::sync::Semaphore;
 const GIVEN_MAX: usize = 256;
 /// Bytes of all files.
 const BYTES_MAX: usize = FRAME_BYTES_MAX / 2;
-/// How long one may take.
+/// Time limit of one.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The configuration that the controller gives, the latest that it has taken.

@@ -21,9 +21,9 @@ const HEAD_BYTES_MAX: usize = 8 << 10;
 const HEADERS_MAX: usize = 64;
 /// The user whose rights the pages are made with: nobody's, as systems number that user.
 const NOBODY: u32 = 65534;
-/// How long the controller may take for a page.
+/// Time limit of the controller for a page.
 const ANSWER_MAX: Duration = Duration::from_secs(8);
-/// How long a page is given again as it was.
+/// Time that a page is given again unchanged.
 const KEPT: Duration = Duration::from_secs(1);
 /// Bytes of pages that were replaced by others and are still being sent.
 const OLDER_BYTES_MAX: usize = 32 << 20;

@@ -66,7 +66,7 @@ struct HostTries {
 #[derive(Debug)]
 struct Tries<K> {
     of_hosts: HashMap<K, HostTries>,
-    /// The same hosts, by the time of their first attempt.
+    /// Hosts with attempts, by the time of their first one.
     in_order: VecDeque<K>,
 }
 
@@ -133,7 +133,7 @@ struct Admitted {
     channel: UnconfirmedChannel,
 }
 
-/// How far an attempt to join has come.
+/// Stage of an attempt to join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum JoinStage {
     /// It was refused before anything was looked at.

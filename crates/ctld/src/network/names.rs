@@ -146,7 +146,7 @@ impl KnownNames {
         Some((known.found.elapsed(), known.fits))
     }
 
-    /// Of an address the names stay that lead there, and were used last.
+    /// Keeps a name of an address; names that lead there, and were used last, stay.
     fn keep(&mut self, address: IpAddr, name: String, fits: bool) {
         if self.0.len() >= KNOWN_MAX && !self.0.contains_key(&address) {
             let is_fresh = |known: &KnownName| known.used.elapsed() < KEEP;

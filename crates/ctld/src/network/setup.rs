@@ -27,9 +27,9 @@ pub(crate) struct NodeAddresses(Arc<RwLock<ByName>>);
 /// `NodeAddr` by the node's name.
 #[derive(Debug, Default)]
 struct ByName {
-    /// Of slurm.conf. It is replaced when that is read again.
+    /// Names of slurm.conf. They are replaced when that is read again.
     configured: HashMap<String, String>,
-    /// Of nodes that no file names, and of those that a host has taken. It is replaced when one comes or goes.
+    /// Names of nodes that no file names, and of those that a host has taken. They are replaced when one comes or goes.
     dynamic: HashMap<String, String>,
 }
 
@@ -399,7 +399,7 @@ fn invalid(detail: String) -> Refusal {
 mod tests {
     use super::*;
 
-    /// Of several nodes with one address a user could say any, for `AllocNodes`.
+    /// A user could name any of several nodes with one address, for `AllocNodes`.
     #[test]
     fn addresses_that_nodes_share_are_known() {
         let addresses = NodeAddresses::default();

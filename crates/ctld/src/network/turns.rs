@@ -1,5 +1,5 @@
-//! Turns of work that may wait for others, such as munged, or the name service: so many at a time in all, and fewer for one host. A
-//! turn lasts as long as the work, also where who has asked is gone.
+//! Turns of work that may wait for others, such as munged, or the name service: a limited number at a time in all, and
+//! fewer for one host. A turn lasts as long as the work, also where the requester is gone.
 
 use muster_channel::admission::HostAddress;
 use std::cell::RefCell;

@@ -182,7 +182,7 @@ impl JobMails {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct LimitTime {
     pub(super) at: Timestamp,
-    /// Of its limit.
+    /// Percentage of its limit.
     pub(super) percent: u64,
 }
 

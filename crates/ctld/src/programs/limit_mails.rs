@@ -125,7 +125,7 @@ impl LimitMails {
     }
 }
 
-/// How long is waited where nothing is due.
+/// Time of a wait where nothing is due.
 const HOUR_MS: u64 = 3_600_000;
 
 impl LimitTimes {

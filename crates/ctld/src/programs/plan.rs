@@ -14,7 +14,7 @@ use muster_model::visible_text::beginning;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long `MailProg` may take.
+/// Time limit of `MailProg`.
 const MAIL_TIME_LIMIT: Duration = Duration::from_secs(120);
 /// The memory of a waiting program in any case: its place in the queue and its allocations.
 const FIXED_BYTES: usize = 256;
@@ -153,7 +153,7 @@ impl ProgramPlan {
             }
     }
 
-    /// The same with values of which no more than a few bytes are kept, and without the specification.
+    /// As above, with values of which no more than a few bytes are kept, and without the specification.
     pub(super) fn cut(&self) -> ProgramPlan {
         let mut invocation = self.clone().invocation();
         for (name, value) in &mut invocation.env {

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// How much may wait.
+/// Limits of waiting programs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct QueueBounds {
     /// For the log.
@@ -41,7 +41,7 @@ struct QueueShared {
 struct QueueState {
     turns: UserTurns,
     running: usize,
-    /// The same by user.
+    /// Running programs by user.
     running_of: HashMap<u32, usize>,
     is_closed: bool,
 }
@@ -138,10 +138,10 @@ struct UserTurns {
     of_user: BTreeMap<u32, UserPrograms>,
     /// The user whose turn it was last.
     last: u32,
-    /// How many were added.
+    /// Number of added ones.
     added: u64,
     specs: KeptSpecs,
-    /// Of nobody: those of users come of it.
+    /// Count without a user, from which those of users are made.
     bytes: ByteCount,
 }
 
@@ -168,7 +168,7 @@ struct KeptSpecs(HashMap<usize, KeptSpec>);
 
 #[derive(Debug)]
 struct KeptSpec {
-    /// How many keep it.
+    /// Number of its holders.
     keepers: usize,
     bytes: usize,
 }

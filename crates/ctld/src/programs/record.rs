@@ -118,7 +118,7 @@ impl ProgramJob {
         env
     }
 
-    /// How it ended, as wait(2) and as Slurm write it.
+    /// Its end, as wait(2) and as Slurm write it.
     pub(super) fn exit_env(&self) -> Variables {
         let ExitStatus { code, signal } = self.exit;
         vec![

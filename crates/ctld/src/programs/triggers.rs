@@ -19,10 +19,10 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-/// How long the program of a trigger may take; from Slurm.
+/// Time limit of the program of a trigger; from Slurm.
 const TIME_LIMIT: Duration = Duration::from_secs(300);
 
-/// How many triggers there may be says how many programs wait: the queue has no bounds.
+/// Bounds of the queue: none, since the limit of triggers limits the waiting programs.
 const BOUNDS: QueueBounds = QueueBounds {
     what: "trigger",
     at_once: 64,
@@ -36,7 +36,7 @@ const BOUNDS: QueueBounds = QueueBounds {
     cut_beyond: usize::MAX,
 };
 
-/// The same where users have triggers: programs of one leave places to those of others, however long they take.
+/// Bounds where users have triggers: programs of one leave places to those of others, however long they take.
 const USERS_BOUNDS: QueueBounds = QueueBounds {
     of_user_at_once: 8,
     ..BOUNDS
@@ -53,9 +53,9 @@ pub(crate) fn stop() {
 
 /// Starts programs of triggers.
 pub(super) struct TriggerPrograms {
-    /// Of the user that the controller runs as.
+    /// Programs of the user that the controller runs as.
     own: ProgramQueue,
-    /// Of others.
+    /// Programs of other users.
     others: ProgramQueue,
 }
 

@@ -63,7 +63,7 @@ impl UserRoom {
 pub(crate) struct FrameRoom {
     shared: Rc<SharedRoom>,
     user: Rc<UserRoom>,
-    /// Of the whole frame.
+    /// Bytes of the whole frame.
     bytes: usize,
     /// For which there is room.
     held: usize,
@@ -72,7 +72,7 @@ pub(crate) struct FrameRoom {
 }
 
 impl FrameRoom {
-    /// For a frame of so many bytes, of which nothing has come.
+    /// Room for a frame of `bytes` bytes, of which nothing has come.
     pub(super) fn new(shared: &Rc<SharedRoom>, user: &Rc<UserRoom>, bytes: usize) -> FrameRoom {
         FrameRoom {
             shared: Rc::clone(shared),
@@ -99,8 +99,8 @@ impl FrameRoom {
         true
     }
 
-    /// The same, and waits until others give back theirs. The future must be kept until it is ready: one that is made anew
-    /// waits behind all others again.
+    /// As above, and waits until others give back theirs. The future must be kept until it is ready: one that is made
+    /// anew waits behind all others again.
     pub(crate) async fn grow(mut self, bytes: usize) -> FrameRoom {
         if self.permits.is_empty() {
             let own = Arc::clone(&self.user.frames).acquire_many_owned(self.own_kib());
@@ -153,7 +153,7 @@ impl FrameRoom {
         self.bytes <= (FEW_FRAMES_KIB + MEDIUM_FRAMES_KIB) << 10
     }
 
-    /// Of the user's own room, that of the whole frame.
+    /// Part of the user's own room for the whole frame, KiB.
     fn own_kib(&self) -> u32 {
         u32::try_from(self.bytes.div_ceil(1024).min(FRAMES_KIB)).unwrap_or(u32::MAX)
     }

@@ -27,7 +27,7 @@ pub struct ExcludedJobs {
 pub struct ExcludedJob(JobRow);
 
 impl ExcludedJob {
-    /// How accounting has it from now on: cancelled, unless its end is known.
+    /// The job in accounting from now on: cancelled, unless its end is known.
     pub fn change(mut self, now: Timestamp) -> AccountingChange {
         if self.0.end.is_none() {
             self.0.end = Some(now);
@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(without.filter(own, &mut state), None);
         let same = without.filter(changed(6, JobChange::SpecOf(JobId(5))), &mut state);
         assert_eq!(same, Some(changed(6, JobChange::Spec(spec))));
-        // Of a job that is there it is known; of one that nobody knows nothing is changed.
+        // It is known for a job that is there; nothing is changed for one that nobody knows.
         let unknown = without.filter(changed(6, JobChange::SpecOf(JobId(7))), &mut state);
         assert_eq!(unknown, None);
     }

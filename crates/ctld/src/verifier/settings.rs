@@ -26,7 +26,7 @@ pub(crate) struct Settings {
     pub(crate) script: PathBuf,
     /// `ClusterName`.
     pub(crate) cluster: String,
-    /// How many processes it has.
+    /// Number of its processes.
     pub(crate) processes: usize,
     /// Time for one request.
     pub(crate) time_limit: Duration,

@@ -21,7 +21,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 
-/// How long a process may take to load the script.
+/// Time limit for a process to load the script.
 const START_LIMIT: Duration = Duration::from_secs(20);
 /// Reports that one verification may send: lines of its log and questions.
 const REPORTS_MAX: usize = 10_000;

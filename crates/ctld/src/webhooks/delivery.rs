@@ -19,7 +19,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Notices of one request, and bytes of them.
 const NOTICES_MAX: usize = 100;
 const BODY_BYTES_MAX: usize = 256 << 10;
-/// How long a request may take, from the name of the host to the answer's head.
+/// Time limit of a request, from the name of the host to the answer's head.
 const REQUEST_TIME: Duration = Duration::from_secs(10);
 /// The pause after a failure, which doubles up to the most.
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
@@ -77,7 +77,7 @@ impl Drop for WebhookDelivery {
     }
 }
 
-/// How far files were read.
+/// Place up to which files were read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct ReadPlace {
     file: u64,

@@ -29,7 +29,7 @@ enum NoticeSubject<'s> {
     Node { node: &'s Node, state: String },
 }
 
-/// How a node is, as far as notices tell it apart.
+/// State of a node, as far as notices tell it apart.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum NoticedNodeState {
     Up,
@@ -37,7 +37,7 @@ enum NoticedNodeState {
     Down,
 }
 
-/// How each node was at the last look; one that is not there was up.
+/// State of each node at the last look; one that is not there was up.
 #[derive(Default)]
 pub(super) struct NoticedNodeStates(HashMap<NodeIdx, NoticedNodeState>);
 

@@ -19,7 +19,7 @@ const FILES_MAX: usize = 16;
 
 /// Bytes of notices of one user's jobs that wait to be sent; further ones are left out, so that they push out nothing of others.
 const USER_BYTES_MAX: u64 = FILES_MAX as u64 * FILE_BYTES_MAX / 4;
-/// How often a user with more has it looked at which files were sent.
+/// Least time between two looks for sent files of a user with more.
 const SHARES_PACE: Duration = Duration::from_secs(1);
 
 /// Which part of the files notices of each user's jobs have.
@@ -70,7 +70,7 @@ pub(super) struct SpoolState {
     changed: Condvar,
 }
 
-/// How far notices are there to be read.
+/// End of the readable notices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct SpoolEnd {
     /// The file that is appended to.
@@ -104,7 +104,7 @@ impl SpoolState {
         waited.unwrap_or_else(PoisonError::into_inner).is_called = false;
     }
 
-    /// Waits so long after a failure; further notices do not end that.
+    /// Waits after a failure for at most `most`; further notices do not end that.
     pub(super) fn pause(&self, most: Duration) {
         let waits = |inner: &mut SpoolProgress| !inner.is_called;
         let waited = self.changed.wait_timeout_while(self.lock(), most, waits);
@@ -252,7 +252,7 @@ impl Spool {
         }
     }
 
-    /// Whether a user's jobs may have so many bytes more.
+    /// Whether a user's jobs may have `bytes` more bytes.
     fn has_room(&mut self, user: &str, bytes: u64) -> bool {
         let is_new = |at: Instant| at.elapsed() < SHARES_PACE;
         if self.shares.is_over(user, bytes) && !self.shares.looked.is_some_and(is_new) {

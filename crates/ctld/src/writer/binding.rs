@@ -1,5 +1,5 @@
-//! How tasks are bound whose steps do not say (`CpuBind` of nodes and partitions): agents get it with their settings, and
-//! again when an administrator changes it.
+//! Default binding of tasks (`CpuBind` of nodes and partitions): agents get it with their settings, and again when an
+//! administrator changes it.
 
 use super::Writer;
 use crate::mail::ToLink;

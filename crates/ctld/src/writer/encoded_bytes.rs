@@ -1,4 +1,4 @@
-//! How long a value is once it is encoded, without encoding it.
+//! Encoded length of a value, without encoding it.
 
 use std::convert::Infallible;
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// The cost of users' commands in one turn; the rest, and later ones, wait for the next turn.
 pub(super) const TURN_COST_MAX: u64 = 1024;
-/// The same of what nodes say: jobs go on and end by it, so it has more room.
+/// Cost limit of nodes' messages: jobs go on and end by them, so they have more room.
 pub(super) const NODES_COST_MAX: u64 = 4096;
 /// Bytes that cost as much as an event.
 const BYTES_PER_EVENT: u64 = 4 << 10;
@@ -55,12 +55,12 @@ pub(super) struct Cost<'a> {
     pub(super) events: &'a [Event],
     /// Orders for nodes that follow from it.
     pub(super) orders: usize,
-    /// How long it took to decide and apply.
+    /// Time to decide and apply it.
     pub(super) time: Duration,
 }
 
 impl Cost<'_> {
-    /// In events, of a command that brought so many bytes.
+    /// Cost in events, of a command that brought `brought` bytes.
     pub(super) fn total(&self, brought: u64) -> u64 {
         let carried = self.events.iter().map(Event::carried_bytes).sum::<u64>();
         let size = carried.max(brought) / BYTES_PER_EVENT;
@@ -138,7 +138,7 @@ impl Queue {
         }
     }
 
-    /// Whether this turn has room for more of what nodes say, after what cost so much and is not charged yet.
+    /// Whether this turn has room for more messages of nodes, after costs of `uncharged` that are not charged yet.
     pub(super) fn has_room_for_nodes(&self, uncharged: u64) -> bool {
         self.spent_by_nodes.saturating_add(uncharged) < NODES_COST_MAX
     }

@@ -19,7 +19,7 @@ use muster_model::time::Timestamp;
 use muster_sched::engine::Engine;
 use std::time::Instant;
 
-/// How the controller's prolog of a job has ended.
+/// End of the controller's prolog of a job.
 pub(super) struct PrologResult {
     pub(super) job: JobId,
     pub(super) attempt: Attempt,
