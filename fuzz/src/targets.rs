@@ -29,9 +29,9 @@ mod verifiers;
 pub(crate) enum Form {
     /// Anything.
     Bytes,
-    /// One CBOR value after so many bytes.
+    /// One CBOR value after a head of bytes.
     Cbor {
-        /// How many.
+        /// Number of bytes of the head.
         #[allow(dead_code, reason = "the engine asks, the test does not")]
         head: usize,
     },

@@ -675,7 +675,7 @@ struct TaskRoom {
     slots: Vec<u32>,
     /// Allowed nodes with room that are not required, in the order of the allocation.
     others: Vec<usize>,
-    /// Those nodes, with the most room first.
+    /// The nodes by room, the most first.
     roomiest: Vec<usize>,
 }
 

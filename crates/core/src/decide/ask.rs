@@ -259,8 +259,8 @@ fn check_memory(
     Ok(())
 }
 
-/// More than every node has is refused at once, and more than so many nodes have. What is more than the whole
-/// partition has waits, as in Slurm: partitions may grow. For what nearly all jobs ask for, a few nodes are looked at.
+/// Refuses requests beyond every node, or beyond any choice of the requested number of nodes. A request beyond the
+/// whole partition waits, as in Slurm: partitions may grow. For nearly all requests, a few nodes are looked at.
 fn check_sizes(
     state: &State,
     partitions: &[&PartitionConfig],

@@ -28,7 +28,7 @@ pub(crate) struct AccrualTurn {
 pub struct EndingUse {
     /// The part of it that counts towards use, in millionths.
     pub amount: u64,
-    /// Those amounts times the seconds since 1970 at which they end at the latest.
+    /// Amounts times the seconds since 1970 at which they end at the latest.
     pub amount_seconds: u128,
 }
 

@@ -414,8 +414,8 @@ impl State {
     }
 }
 
-/// The limit that keeps so many more jobs of this kind from being submitted, to all of their partitions if they wait, given how many
-/// count for each scope, of which the state knows so many: `None` where these are no more than before.
+/// The limit that keeps `tasks` more jobs of this kind from being submitted, to all of their partitions if they wait.
+/// `counts` gives the number that counts for a scope, from the state's: `None` where it is no more than before.
 pub(crate) fn submit_limit_beside(
     state: &State,
     job: &Job,
