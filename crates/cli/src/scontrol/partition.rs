@@ -267,7 +267,7 @@ fn changed_list(
 mod tests {
     use super::*;
 
-    /// Who took away the last account, group, QOS or host that a partition allowed opened it to all.
+    /// The removal of the last account, group, QOS or host that a partition allowed opened it to all.
     #[test]
     fn the_last_name_that_is_allowed_stays() {
         let changed = |key, list: &[&str], sign, named: &[&str]| {

@@ -393,7 +393,7 @@ mod tests {
             .collect();
         assert!(text.starts_with("1 node\n") && text.ends_with("201 bob's\n"));
         assert!(text.len() as u64 <= USER_BYTES_MAX + 1000 && text.len() > 10 << 20);
-        // What was sent counts no more.
+        // Sent notices count no more.
         fs::remove_file(file_of(&folder, "a", files[0])).unwrap();
         spool.shares.looked = None;
         spool.append(202, Some("ada"), &notice);
