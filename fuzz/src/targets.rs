@@ -1,4 +1,4 @@
-//! What is fuzzed: every decoder of bytes that other processes send, and what decides on what they say. The targets are
+//! Fuzz targets: every decoder of bytes that other processes send, and decisions on these messages. The targets are
 //! functions of bytes that must not panic; an ordinary test runs them on the corpus.
 
 #[path = "targets/channel.rs"]
@@ -24,7 +24,7 @@ mod texts;
 #[path = "targets/verifiers.rs"]
 mod verifiers;
 
-/// What an input is, for the mutator.
+/// Form of an input, for the mutator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// Anything.
@@ -41,7 +41,7 @@ pub(crate) enum Form {
 pub(crate) struct Target {
     /// Its name, and that of its directory in the corpus.
     pub(crate) name: &'static str,
-    /// What its inputs are.
+    /// Form of its inputs.
     #[allow(dead_code, reason = "the engine asks, the test does not")]
     pub(crate) form: Form,
     /// Runs it on an input.

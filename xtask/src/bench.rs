@@ -1,6 +1,6 @@
-//! `cargo xtask bench all`: what Muster does on this machine beside a peer, or beside a limit that the machine sets, in
-//! the same run. Sections are independent of each other and can be run alone; sizes scale. docs/performance.md says
-//! how to read what it prints.
+//! `cargo xtask bench all`: performance of Muster on this machine beside a peer, or beside a limit that the machine
+//! sets, in the same run. Sections are independent of each other and can be run alone; sizes scale. docs/performance.md
+//! explains the output.
 
 mod emulated;
 mod plot;
@@ -102,7 +102,7 @@ const SECTIONS: [Section; 13] = [
     },
 ];
 
-/// A run: what was asked for, and what came of it.
+/// A run: its options and results.
 pub(crate) struct Bench {
     scale: f64,
     large: bool,
@@ -112,7 +112,7 @@ pub(crate) struct Bench {
     rows: Vec<Value>,
 }
 
-/// What a figure is held against.
+/// Reference for a figure.
 enum Beside {
     /// Nothing.
     Nothing,

@@ -17,7 +17,7 @@ const AT_ONCE: usize = 4;
 /// How long one may take.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// What a login sets and some clients read.
+/// Variables that a login sets and some clients read.
 const LOGIN: &str = "export USER=\"$(id -un)\"; export LOGNAME=\"$USER\"";
 
 /// One client.

@@ -18,7 +18,7 @@ use std::fs;
 
 /// Where state, lines and the accepted differences are.
 const FOLDER: &str = "tests/differ";
-/// What was found, in full.
+/// All findings.
 const REPORT: &str = "target/differ.txt";
 /// Changed lines of a difference that are printed; the report has all.
 const SHOWN: usize = 12;
@@ -109,7 +109,7 @@ fn judge(
     Ok(accepted.judge(&line.text, &slurm, &muster))
 }
 
-/// What came of the lines.
+/// Results of the lines.
 #[derive(Default)]
 struct DifferReport {
     equal: usize,

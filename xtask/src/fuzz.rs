@@ -1,5 +1,5 @@
-//! `cargo xtask fuzz`: builds the fuzz targets with instructions for coverage, runs them for a time each, and keeps a small
-//! corpus of what they have found new ways by. Works on a stable toolchain.
+//! `cargo xtask fuzz`: builds the fuzz targets with instructions for coverage, runs them for a time each, and keeps a
+//! small corpus of inputs that reached new edges. Works on a stable toolchain.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeSet;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What makes the compiler count edges and show comparisons to libFuzzer.
+/// Flags by which the compiler counts edges and shows comparisons to libFuzzer.
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares";
@@ -24,7 +24,7 @@ const MEMORY_MIB: u32 = 3072;
 /// Seconds that one input may take.
 const INPUT_S: u32 = 20;
 
-/// What is asked for on the command line.
+/// Options of the command line.
 struct Options {
     time: Duration,
     targets: Vec<String>,
@@ -53,7 +53,7 @@ impl Options {
     }
 }
 
-/// What came of a target.
+/// Result of a target.
 #[derive(Default)]
 struct Outcome {
     executions: u64,
@@ -142,7 +142,7 @@ fn names(dir: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Directories of a target: what it has found so far, what is kept, what it begins with.
+/// Directories of a target: inputs found so far, the kept corpus, the first inputs.
 fn corpora(name: &str) -> Result<[PathBuf; 3]> {
     let dirs = ["fuzz/target/found", "fuzz/corpus", "fuzz/target/seeds"];
     let dirs = dirs.map(|dir| Path::new(dir).join(name));
@@ -202,7 +202,7 @@ fn longest(name: &str) -> u32 {
     }
 }
 
-/// What libFuzzer has printed.
+/// Reads the output of libFuzzer.
 fn read(text: &str, well: bool, outcome: &mut Outcome) {
     for line in text.lines() {
         if let Some(count) = line.strip_prefix("stat::number_of_executed_units:") {

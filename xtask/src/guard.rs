@@ -1,5 +1,5 @@
-//! What goes away with this process, however that ends: a shell outside of its process group holds the other end of a
-//! pipe, and does what there is to do when the pipe closes.
+//! Resources that go away with this process, however that ends: a shell outside of its process group holds the other
+//! end of a pipe, and cleans up when the pipe closes.
 
 use anyhow::{Context, Result};
 use std::io::Write;
@@ -94,7 +94,7 @@ mod tests {
     fn it_and_more_is_done_when_the_process_is_gone() {
         let (done, home, top) = place("gone");
         let mut guard = guard(&done, &home);
-        // What the end of a process does, however it comes.
+        // The effect of the process's end, however it comes.
         drop(guard.shell.stdin.take());
         guard.shell.wait().unwrap();
         assert!(done.exists() && !top.join("scratch").exists());

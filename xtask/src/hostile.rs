@@ -24,7 +24,7 @@ const LOAD: Duration = Duration::from_secs(20);
 /// is built for release. Where attackers have processors of their own, that is all that it takes.
 const SUBMISSION_MAX: Duration = Duration::from_millis(50);
 
-/// What is asked for on the command line.
+/// Options of the command line.
 struct Options {
     time: Duration,
     seed: u64,
@@ -114,7 +114,7 @@ impl Attackers {
                     };
                     let mut command = own_program();
                     task.put(&target, &mut command);
-                    // What it finds is that daemons do not answer: they are being killed.
+                    // Its findings are that daemons do not answer: they are being killed.
                     let _ = command.stdin(Stdio::null()).output();
                     round += 1;
                 }

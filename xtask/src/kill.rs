@@ -76,7 +76,7 @@ impl KillOptions {
     }
 }
 
-/// Who is killed in a round.
+/// Processes killed in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Victim {
     Controller,
@@ -96,14 +96,14 @@ const VICTIMS: [Victim; 5] = [
     Victim::Everything,
 ];
 
-/// What is killed when everything is.
+/// Processes killed when everything is.
 #[derive(Clone, Copy)]
 enum Process {
     Shim,
     OfJob,
 }
 
-/// What clients and killer share.
+/// Data shared by clients and killer.
 struct Test<'a> {
     cluster: &'a Cluster,
     /// The same, as it is attacked.
@@ -260,7 +260,7 @@ impl Test<'_> {
         Ok(())
     }
 
-    /// Kills, and starts again what was killed.
+    /// Kills, and starts the killed ones again.
     fn strike(&self, victim: Victim, node: &str) -> Result<()> {
         let names: Vec<String> = (1..=self.options.nodes).map(|n| format!("n{n}")).collect();
         let supervisors = |names: &[String]| -> Result<Vec<i32>> {

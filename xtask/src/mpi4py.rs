@@ -25,7 +25,7 @@ struct Outcome {
     ran: u32,
     /// Of these, those that found that they do not apply.
     skipped: u32,
-    /// What failed, by name.
+    /// Failed tests, by name.
     failed: BTreeSet<String>,
     /// It did not come to its end: how.
     broken: Option<String>,

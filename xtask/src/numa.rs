@@ -23,7 +23,7 @@ const GUEST: [(&str, &str); 3] = [
     ("slurm.conf", include_str!("numa/slurm.conf")),
 ];
 
-/// What `slurmd -C` has to say there, but for the memory.
+/// Expected output of `slurmd -C` there, but for the memory.
 const FOUND: &str = "NodeName=node CPUs=32 Boards=1 SocketsPerBoard=2 CoresPerSocket=16 ThreadsPerCore=1 RealMemory=";
 
 /// A kernel that knows domains, and the file system that it begins with.
@@ -49,7 +49,7 @@ struct Task {
     pages: BTreeMap<u32, u64>,
 }
 
-/// What was asked for: of what kind, how many cores.
+/// A requested case: its kind, its number of cores.
 #[derive(Debug, PartialEq)]
 struct Case {
     kind: String,
@@ -57,7 +57,7 @@ struct Case {
     tasks: Vec<Task>,
 }
 
-/// Boots it, with a program that is built, and says what is not as it should be.
+/// Boots it, with a program that is built, and reports deviations.
 pub(crate) fn run(args: &[String]) -> Result<()> {
     match args {
         [] => {}
@@ -98,7 +98,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// What makes up machines, and the programs in this one.
+/// Installs the parts of machines, and the programs in this one.
 fn install() -> Result<()> {
     let wanted = [
         ("qemu-system-x86_64", "qemu-system-x86"),
@@ -137,7 +137,7 @@ fn shell(script: &str, place: &Path, muster: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs the machine to its end, and gives what it wrote to its console.
+/// Runs the machine to its end, and returns the output on its console.
 fn boot(place: &Path) -> Result<String> {
     let mut words: Vec<String> = Vec::new();
     let mut option = |name: &str, value: String| words.extend([format!("-{name}"), value]);
@@ -197,7 +197,7 @@ fn boot(place: &Path) -> Result<String> {
         "the machine ended with {status}: {}",
         console.display()
     );
-    // Firmware writes what is no text.
+    // The firmware's output is not all text.
     Ok(String::from_utf8_lossy(&fs::read(console)?).replace('\r', ""))
 }
 
@@ -276,7 +276,7 @@ impl Case {
         )
     }
 
-    /// What is not as the rules say.
+    /// Deviations from the rules.
     fn wrong(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut say = |what: &str| {
@@ -297,7 +297,7 @@ impl Case {
         for cpu in &cpus {
             *in_sockets.entry(cpu / of_socket).or_default() += 1;
         }
-        // What one socket does not hold is half in each.
+        // A step larger than one socket is half in each.
         let each = self.cores / sockets;
         let is_even = in_sockets.values().all(|count| *count == each);
         if u32::try_from(in_sockets.len()) != Ok(sockets) || !is_even {
@@ -371,7 +371,7 @@ mod tests {
             ["case job 4", "task 0-3 0=1998 1=1"],
             ["case spill 1", "task 28 7=50000 0=9000"],
             ["case spill 1", "task 28 7=50000"],
-            // The empty domain, where what is left of another would do.
+            // The empty domain, where the rest of another would do.
             ["case beside 3", "task 4-6 1=7"],
         ] {
             assert_eq!(wrong(&lines).len(), 1, "{lines:?}");

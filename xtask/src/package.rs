@@ -17,14 +17,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What all packages of a run have in common.
+/// Common properties of all packages of a run.
 struct Release {
     version: String,
     /// The processor, as the kernel calls it.
     processor: String,
-    /// What counts as the time of the build, seconds.
+    /// The official time of the build, seconds.
     epoch: u64,
-    /// What the program needs of the C library.
+    /// Requirements of the program on the C library.
     libraries: libraries::Needs,
     /// Whether to spend time on small packages.
     is_small: bool,
@@ -123,7 +123,7 @@ fn epoch() -> Result<u64> {
         .with_context(|| format!("SOURCE_DATE_EPOCH is a number of seconds, not '{text}'"))
 }
 
-/// Runs a command, and gives what it prints.
+/// Runs a command, and returns its output.
 fn output(command: &mut Command) -> Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let out = command

@@ -433,8 +433,8 @@ pub(crate) fn nothing() -> Stdio {
     file.map_or_else(|_| Stdio::null(), Stdio::from)
 }
 
-/// What a user's session has of this process's environment. Cargo adds thirty variables that every job would inherit, one of
-/// which has its shell look for the C library in five directories before the usual one.
+/// Variables of this process's environment in a user's session. Cargo adds thirty variables that every job would
+/// inherit, one of which has its shell look for the C library in five directories before the usual one.
 pub(crate) fn session() -> impl Iterator<Item = (String, String)> {
     let names = [
         "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TERM", "TZ", "PATH", "TMPDIR",
@@ -449,8 +449,8 @@ pub(crate) fn again(mut command: Command) -> impl FnMut() -> bool {
     move || command.status().is_ok_and(|status| status.success())
 }
 
-/// Runs something `count` times, `parallel` at once; how often it failed. Each of them makes once what it then runs: what is
-/// measured shares the processors with this.
+/// Runs something `count` times, `parallel` at once; returns the number of failures. Each thread makes its command
+/// once: the measured program shares the processors with this.
 pub(crate) fn together<Run: FnMut() -> bool>(
     count: u32,
     parallel: u32,
@@ -501,7 +501,7 @@ impl Product {
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 
-    /// The same, with nobody to read what it writes.
+    /// As above, without a reader of the output.
     fn silent(&self, args: &[&str], dir: &Path) -> Command {
         let mut command = self.command(args, dir);
         command.stdout(nothing()).stderr(nothing());

@@ -1,6 +1,6 @@
-//! Profile-guided optimisation: Muster is built once with counters, does what it is for, and is built again by what was
-//! counted. Where code that runs together lies together, the processor waits less for it: the scheduler's passes and the
-//! controller's turns are bound by that, not by what they compute.
+//! Profile-guided optimisation: Muster is built once with counters, runs typical work, and is built again by the
+//! counts. Where code that runs together lies together, the processor waits less for it: the scheduler's passes and the
+//! controller's turns are bound by that, not by their computations.
 
 use crate::build::{self, GIVEN, Profile, built, target, with_flag};
 use anyhow::{Context, Result, ensure};
@@ -8,8 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What is run to learn which code matters: the scheduler with a model's workload, real jobs and steps on two nodes, and
-/// bursts on emulated nodes with somebody who looks.
+/// Work that shows which code matters: the scheduler with a model's workload, real jobs and steps on two nodes, and
+/// bursts on emulated nodes with a user who looks.
 const TRAINING: &str = r#"
 set -eu
 $MUSTER sim --generate lublin --jobs 4000 --policy default --json >/dev/null
@@ -41,7 +41,7 @@ const EMULATED: &str = "ClusterName=profile\nAccountingStorageType=accounting_st
 /// The flag by which the compiler uses a profile of the present code; `None`, after a word why, where there can be none.
 ///
 /// # Errors
-/// The build with counters fails, or what it is to do.
+/// The build with counters fails, or its work does.
 pub(crate) fn flag(triple: &str, commands: Option<&Path>) -> Result<Option<String>> {
     if let Some(name) = ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS"]
         .into_iter()
@@ -116,7 +116,7 @@ fn merge_program() -> Result<Option<PathBuf>> {
     Ok(Some(program).filter(|program| program.exists()))
 }
 
-/// Builds a release, by a profile of what it does where the toolchain can do that, and says where it is. Its symbols lie
+/// Builds a release, by a profile of its work where the toolchain can do that, and prints its place. Its symbols lie
 /// beside it, where debuggers and its own backtraces find them.
 pub(crate) fn profiled() -> Result<PathBuf> {
     if let Some(given) = GIVEN.get() {

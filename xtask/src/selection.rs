@@ -9,9 +9,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 const TABLES: &str = "crates/sim/tests/selection";
-/// What stands between Slurm's answer and Muster's.
+/// Separator of Slurm's answer and Muster's.
 const BUT: &str = " | Muster: ";
-/// Slurm looks at what it did not start at once in its own time.
+/// Time after which Slurm has looked at jobs that it did not start at once.
 const SETTLED: Duration = Duration::from_secs(5);
 /// So that it looks soon.
 const SOON: &str = "SchedulerParameters=batch_sched_delay=0,sched_interval=2,bf_interval=2\n";
@@ -97,7 +97,7 @@ fn asked(text: &str) -> Result<Option<String>> {
     Ok(Some(out))
 }
 
-/// What becomes of requests that follow each other on an empty cluster.
+/// Outcome of requests that follow each other on an empty cluster.
 fn answers(slurm: &Product, requests: &str) -> Result<String> {
     let (mut answers, mut ids) = (Vec::new(), Vec::new());
     for request in requests.split(" ; ") {
@@ -132,7 +132,7 @@ fn answers(slurm: &Product, requests: &str) -> Result<String> {
     Ok(answers.join(" ; "))
 }
 
-/// What a command of Slurm prints; nothing if it fails.
+/// Output of a command of Slurm; nothing if it fails.
 fn said(slurm: &Product, command: &str, args: &[String]) -> Result<Option<String>> {
     let output = Command::new(command)
         .args(args)

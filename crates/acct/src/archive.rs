@@ -111,7 +111,7 @@ pub struct ArchivedJob {
     /// Times in which it was suspended, and were over.
     #[n(3)]
     pub suspensions: Vec<(Timestamp, Timestamp)>,
-    /// What it was submitted with, where that is kept.
+    /// Its script and environment, where they are kept.
     #[n(4)]
     #[cbor(default)]
     pub texts: Vec<ArchivedText>,
@@ -123,7 +123,7 @@ pub struct ArchivedText {
     /// Which of them.
     #[n(0)]
     pub kind: JobTextKind,
-    /// What tells its content from others.
+    /// Hash that distinguishes its content.
     #[n(1)]
     pub key: ByteVec,
     /// The content; absent where an earlier row of the file has it.

@@ -39,7 +39,7 @@ pub enum AccountingChange {
     Run(Box<JobRow>),
     /// A run begins anew in the queue: like `Job`, and steps that are stored for it are of a launch that failed.
     Fresh(Box<JobRow>),
-    /// What a job was submitted with, as the site has it kept.
+    /// Script or environment of a job, as the site has it kept.
     Text {
         /// The run.
         run: RunKey,
@@ -93,7 +93,7 @@ pub enum AccountingChange {
     },
     /// A node's new service state.
     Node(Box<NodeServiceRow>),
-    /// What a reservation is now.
+    /// State of a reservation now.
     Reservation(Box<ReservationRow>),
     /// A user changed records of accounting.
     Transaction {
@@ -421,7 +421,7 @@ fn whole(state: &State, job: Option<&Job>) -> Vec<AccountingChange> {
         .collect()
 }
 
-/// What the site has kept of a batch job. Tasks of an array have that of its record.
+/// Texts of a batch job that the site has kept. Tasks of an array have those of its record.
 fn texts(state: &State, job: &Job) -> Vec<AccountingChange> {
     let Some(order) = state.config.as_ref().map(|config| &config.order) else {
         return Vec::new();
@@ -495,7 +495,7 @@ fn node_now(node: &Node, at: Timestamp) -> AccountingChange {
     AccountingChange::Node(Box::new(NodeServiceRow {
         node: node.config.name.clone(),
         at,
-        // What is not there yet is missed by nobody.
+        // Nobody misses a node that is not there yet.
         service: match node.removed || node.future {
             true => ServiceState::default(),
             false => node.service(),

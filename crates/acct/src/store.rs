@@ -28,7 +28,8 @@ pub trait Store: Send {
     /// controller's state may replace the journal before it only up to here: rows that are written but not synced
     /// are written again from the journal.
     ///
-    /// # Errors Errors of the database or the file system.
+    /// # Errors
+    /// Errors of the database or the file system.
     fn sync(&mut self) -> Result<u64, StoreError>;
 }
 
@@ -83,7 +84,8 @@ pub trait History: Send {
 
     /// The use within a period, by now.
     ///
-    /// # Errors Errors of the database.
+    /// # Errors
+    /// Errors of the database.
     fn usage(&mut self, query: &UsageQuery, now: Timestamp) -> Result<Use, StoreError>;
 
     /// Times of reservations that touch the window, by start.

@@ -121,7 +121,7 @@ mod tests {
             (Some(0), Some(9000), &[Failed], done, false),
             (Some(0), Some(2999), &[Completed], done, false),
             (None, Some(9000), &[Completed], done, true),
-            // What it was during the window, not what it became.
+            // Its state during the window, not a later one.
             (Some(2500), Some(2600), &[Running], done, true),
             (Some(1500), Some(1600), &[Running], done, false),
             (Some(1500), Some(1600), &[Pending], done, true),

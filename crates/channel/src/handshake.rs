@@ -313,7 +313,7 @@ mod tests {
         assert_eq!(plain, b"at once");
     }
 
-    /// What a user's command has sent was recorded on the way, and is sent again: the answer is good for nothing.
+    /// An opening of a user's command was recorded on the way, and is sent again: the answer is good for nothing.
     #[test]
     fn a_repeated_opening_is_not_confirmed() {
         let (mut client, bytes) = Initiator::begin(Scheme::Jwt, b"token", &KNOWN, b"").unwrap();

@@ -1,4 +1,4 @@
-//! How a connection notices that the other host is gone without a word: nothing comes back to probes, or to what was sent.
+//! Detection of another host that is gone without a word: nothing comes back to probes, or to sent data.
 
 use nix::sys::socket::{setsockopt, sockopt};
 use std::io;
@@ -44,7 +44,7 @@ impl KeepAlive {
             setsockopt(socket, sockopt::TcpKeepCount, &probes)?;
         }
         match self.patience() {
-            // What was sent and is not acknowledged is not probed.
+            // A connection with unacknowledged data is not probed.
             Some(patience) => {
                 let ms = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);
                 setsockopt(socket, sockopt::TcpUserTimeout, &ms)?;

@@ -47,7 +47,7 @@ impl Sealer {
         Ok(())
     }
 
-    /// The same for the end: the other side knows then that nothing was cut off.
+    /// Seals the end of the stream, by which the peer detects truncation.
     ///
     /// # Errors
     /// [`RecordError::Exhausted`].
@@ -217,7 +217,7 @@ mod tests {
         let (mut near, mut far) = pair();
         let mut sealed = Vec::new();
         near.sealer.seal(b"text", &mut sealed).unwrap();
-        // What goes out is not what comes in.
+        // The keys of both directions differ.
         assert_eq!(
             open_all(&mut near.opener, &sealed),
             Err(RecordError::Changed)

@@ -421,7 +421,8 @@ mod tests {
         (near_end, far_end, relays)
     }
 
-    /// A connection whose kept bytes count, the far end of its socket, and what is sent to it: all of a record but its last byte.
+    /// A connection whose kept bytes count, the far end of its socket, and the data for it: all of a record but its
+    /// last byte.
     async fn part(
         listener: &TcpListener,
         count: &ByteCount,

@@ -25,9 +25,9 @@ fn greeted(request: &AgentRequest) -> Vec<u8> {
     bytes
 }
 
-/// How long a connection to another host may take to be made.
+/// Time limit for a connection to another host.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
-/// How long a node may take to find out who it is: the controller's word of the job may be on its way to it.
+/// Time limit for a node's proof of identity: the controller's message about the job may be on its way to it.
 const PROOF_PATIENCE: Duration = Duration::from_secs(25);
 
 /// An open connection.
@@ -38,7 +38,7 @@ pub(crate) struct AgentStream {
     own_ip: Option<IpAddr>,
 }
 
-/// What shows another host that the caller may connect.
+/// Proof to another host that the caller may connect.
 pub(crate) struct ShownKey<'a> {
     /// Which key it has.
     credential: JobCredential,
@@ -158,7 +158,8 @@ impl AgentStream {
         self.read_reply()
     }
 
-    /// What the agent has said before it closed the connection, so that a request could not be sent: that it has no room for one.
+    /// The agent's reply before it closed the connection, so that a request could not be sent: that it has no room for
+    /// one.
     pub(crate) fn reply_before_close(&mut self, error: &io::Error) -> Option<AgentReply> {
         let is_closed = matches!(
             error.kind(),

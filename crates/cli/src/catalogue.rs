@@ -1,5 +1,5 @@
-//! What every command is, knows and does, read from the tables that the commands themselves run on. Man pages,
-//! completion and the compatibility page are made from it.
+//! Purpose, options and behaviour of every command, read from the tables that the commands themselves run on. Man
+//! pages, completion and the compatibility page are made from it.
 
 use crate::grid_engine;
 use crate::listing::format::{Field, Record};
@@ -19,26 +19,26 @@ use muster_conf::options::{self as submission, OptionCommand as Submission};
 pub struct CommandEntry {
     /// Its name.
     pub name: &'static str,
-    /// What it is for, in one line.
+    /// Its purpose, in one line.
     pub about: &'static str,
-    /// What follows the options.
+    /// Its operands after the options.
     pub operands: &'static str,
     /// Its options.
     pub options: Vec<Row>,
-    /// Environment variables, and what they stand for.
+    /// Environment variables, and their meanings.
     pub variables: Vec<(String, String)>,
-    /// What else it knows: scontrol's commands and fields, columns of listings.
+    /// Further lists: scontrol's commands and fields, columns of listings.
     pub lists: Vec<List>,
-    /// What is to be known besides.
+    /// Further notes.
     pub notes: &'static str,
-    /// Exit statuses and what they mean.
+    /// Exit statuses and their meanings.
     pub exits: &'static [(&'static str, &'static str)],
 }
 
 /// An option.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What stands before long names: two dashes, or one in the commands of Grid Engine.
+    /// Prefix of long names: two dashes, or one in the commands of Grid Engine.
     pub dash: &'static str,
     /// Long name, without dashes; empty where an option has a letter only.
     pub long: &'static str,
@@ -48,20 +48,20 @@ pub struct Row {
     pub short: Option<char>,
     /// Whether it takes a value.
     pub arg: Arg,
-    /// What its value is called.
+    /// Name of its value.
     pub placeholder: &'static str,
-    /// One line on what it does.
+    /// One line on its effect.
     pub help: &'static str,
-    /// What it does here.
+    /// Its effect here.
     pub status: OptionStatus,
 }
 
 /// Other things that a command knows.
 #[derive(Clone, Debug)]
 pub struct List {
-    /// What they are.
+    /// Title of the list.
     pub title: &'static str,
-    /// Each: its name, what it is (may be empty), what it does here.
+    /// Each entry: its name, its description (may be empty), its effect here.
     pub rows: Vec<(String, String, OptionStatus)>,
 }
 

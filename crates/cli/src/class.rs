@@ -40,11 +40,11 @@ out, before the controller reads it. The controller is asked for the others, so 
 pub(crate) fn ask_for_classes() -> Result<JobClasses, String> {
     let mut client = Client::connect().map_err(|e| e.to_string())?;
     let text = query::job_classes(&mut client).map_err(|e| e.to_string())?;
-    // What the controller has left out of it is left out here.
+    // Parts of it that the controller has left out are left out here.
     Ok(JobClasses::parse(&text, FILE).0)
 }
 
-/// The classes beside slurm.conf, and what is wrong with their file. Without the file there are none.
+/// The classes beside slurm.conf, and errors of their file. Without the file there are none.
 ///
 /// # Errors
 /// The file cannot be read.

@@ -57,7 +57,7 @@ pub enum ConnectError {
     Refused(#[from] Refusal),
 }
 
-/// How connections of this process to other hosts are probed; slurm.conf is read for it once.
+/// Probes of this process's connections to other hosts; slurm.conf is read for it once.
 pub(crate) fn keep_alive() -> KeepAlive {
     static KNOWN: OnceLock<KeepAlive> = OnceLock::new();
     *KNOWN.get_or_init(|| {
@@ -86,7 +86,7 @@ pub struct Client {
     /// Bytes read, and how many of them were decoded.
     bytes: Vec<u8>,
     taken: usize,
-    /// Bytes to be read at once beyond what is known to come.
+    /// Bytes to be read at once beyond those known to come.
     ahead: usize,
     /// Specifications that the answer which is being read has given so far.
     specs: SpecTable,
@@ -237,7 +237,7 @@ impl Client {
         client::decode_answer(body, &mut self.specs)
     }
 
-    /// Reads until so many bytes are there that were not taken.
+    /// Reads until this many bytes are there that were not taken.
     fn fill(&mut self, wanted: usize) -> io::Result<()> {
         let there = self.bytes.len() - self.taken;
         if there >= wanted {
@@ -357,7 +357,7 @@ pub fn hand_over(name: &str, args: &[String]) {
         return;
     };
     let mut muster = Command::new(own.with_file_name("muster"));
-    // What it says is wrong is said where its own connection fails.
+    // If it cannot be executed, this process reports the error of its own connection.
     let _ = muster.arg(name).args(args).exec();
 }
 

@@ -55,7 +55,7 @@ use std::process::ExitCode;
 /// The version of Slurm whose behaviour the commands follow, as `--version` prints it.
 pub const SLURM_VERSION: &str = "25.05.4";
 
-/// What a command does, with its arguments (its own name left out).
+/// Main function of a command, with its arguments (its own name left out).
 type Main = fn(args: &[String]) -> ExitCode;
 
 const COMMANDS: [(&str, Main); 51] = [
@@ -157,7 +157,7 @@ pub fn watch(args: &[String]) -> ExitCode {
     watch::run(args).unwrap_or_else(listing::Failure::report)
 }
 
-/// `muster report`: how jobs ran and what they used.
+/// `muster report`: run times, ends and use of jobs.
 #[must_use]
 pub fn report(args: &[String]) -> ExitCode {
     listing::report(report::run(args))
@@ -169,10 +169,10 @@ pub fn why(args: &[String]) -> ExitCode {
     listing::report(why::run(args))
 }
 
-/// What sbatch with these arguments asks the controller for.
+/// Request of sbatch with these arguments to the controller.
 ///
 /// # Errors
-/// The exit code of sbatch, after it has written why.
+/// The exit code of sbatch, after it has written the error.
 pub fn submission(args: &[String]) -> Result<UserCommand, ExitCode> {
     sbatch::request(args)
 }

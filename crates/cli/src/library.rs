@@ -1,5 +1,5 @@
-//! What libraries ask of the commands: requests made of command lines, with what would have been printed as texts, and records of
-//! jobs. Unlike a command, the process around a library has threads, and changes its environment.
+//! Requests of libraries to the commands: made of command lines, with the output as texts, and records of jobs. Unlike
+//! a command, the process around a library has threads, and changes its environment.
 
 use crate::connect::{Client, ConnectError};
 use crate::grid_engine::site;
@@ -20,18 +20,19 @@ use muster_proto::client::{JobFilter, ReservationsAnswer};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// What qsub with these arguments asks the controller for. Nothing is read from standard input: the arguments name a program.
+/// Request of qsub with these arguments to the controller. Nothing is read from standard input: the arguments name a
+/// program.
 ///
 /// # Errors
-/// What qsub would have printed.
+/// The error output of qsub.
 pub fn qsub_submission(args: &[String]) -> Result<UserCommand, String> {
     captured(|| grid_engine::qsub::request(args))
 }
 
-/// What sbatch with these arguments asks the controller for.
+/// Request of sbatch with these arguments to the controller.
 ///
 /// # Errors
-/// What sbatch would have printed.
+/// The error output of sbatch.
 pub fn sbatch_submission(args: &[String]) -> Result<UserCommand, String> {
     captured(|| sbatch::request(args))
 }
@@ -192,7 +193,7 @@ pub fn words(text: &str) -> Result<Vec<String>, String> {
     Ok(all)
 }
 
-/// What accounting has of a job, or of an array's tasks.
+/// Accounting records of a job, or of an array's tasks.
 ///
 /// # Errors
 /// The controller cannot be asked.

@@ -1,5 +1,6 @@
-//! What commands share that list things: squeue, sinfo, scontrol show, sacct and others. One table of fields per kind of record
-//! feeds every format; views over the wire's records (`job`, `node`, `account`) hold the rules. Nothing here changes the cluster.
+//! Shared parts of listing commands: squeue, sinfo, scontrol show, sacct and others. One table of fields per kind of
+//! record feeds every format; views over the wire's records (`job`, `node`, `account`) hold the rules. Nothing here
+//! changes the cluster.
 
 pub(crate) mod account;
 pub(crate) mod changes;

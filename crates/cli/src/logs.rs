@@ -37,7 +37,7 @@ The file is read where this command runs, with the rights of who runs it. Jobs t
 (MinJobAge) are not found; 'sacct -o stdout' has the names of their files.",
 };
 
-/// How often a file that is followed is looked at, milliseconds: no event tells of what another host writes.
+/// Interval of looks at a followed file, milliseconds: no event reports writes of another host.
 const LOOK_MS: u16 = 200;
 /// Bytes that are read at a time.
 const PART: usize = 64 << 10;
@@ -88,7 +88,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     while !job.has_ended_within(LOOK_MS)? {
         copy(&mut file, &mut out, &found.path)?;
     }
-    // What came between the last look and the end.
+    // Copies output between the last look and the end.
     copy(&mut file, &mut out, &found.path)
 }
 
@@ -268,7 +268,7 @@ fn go_back(file: &mut File, lines: usize) -> io::Result<()> {
     file.seek(SeekFrom::Start(0)).map(drop)
 }
 
-/// Prints what is there. A reader that went away ends the command quietly.
+/// Prints the available output. A reader that went away ends the command quietly.
 fn copy(file: &mut File, out: &mut impl io::Write, path: &str) -> Result<(), Failure> {
     // A file that was cut begins anew.
     let length = file.metadata().map_err(|e| unreadable(path, &e))?.len();

@@ -24,13 +24,13 @@ const DESCRIPTORS: u64 = 5;
 const OTHER_DESCRIPTORS: u64 = 64;
 /// Bytes of a thread's stack. What an answer takes is on the heap.
 const STACK: usize = 256 << 10;
-/// How long sstat and scontrol wait for all agents: Slurm's MessageTimeout where none is configured.
+/// Time that sstat and scontrol wait for all agents: Slurm's MessageTimeout where none is configured.
 pub(crate) const MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What agents are asked about jobs.
+/// Question to agents about jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AgentQuestion {
-    /// What steps use: [`AgentReply::Measured`].
+    /// Use by steps: [`AgentReply::Measured`].
     Usage,
     /// Which processes they have: [`AgentReply::Processes`].
     Processes,
@@ -82,7 +82,7 @@ pub(crate) fn nodes_of(info: &AllocationInfo) -> impl Iterator<Item = JobNode> {
     })
 }
 
-/// What an agent said of a job.
+/// Answer of an agent about a job.
 #[derive(Debug)]
 pub(crate) struct NodeAnswer {
     /// The job.
@@ -151,7 +151,7 @@ struct NodeQuery {
     node: JobNode,
 }
 
-/// What came of it.
+/// Outcome of a query.
 struct NodeReply {
     place: usize,
     reply: Result<AgentReply, String>,
@@ -347,7 +347,7 @@ mod tests {
         }
     }
 
-    /// qstat waited for ever; what it knew of a job's other nodes it showed as all of the job.
+    /// qstat waited for ever; the known part of a job's nodes was shown as all of the job.
     #[test]
     fn an_agent_that_does_not_answer_is_named() {
         let dir = directory("stopped");

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 /// One option of a command.
 #[derive(Clone, Copy, Debug)]
 pub struct Opt {
-    /// What the program calls it: its usual long name.
+    /// Name in the program: its usual long name.
     pub name: &'static str,
     /// Long name, without dashes.
     pub long: &'static str,
@@ -17,11 +17,11 @@ pub struct Opt {
     pub short: Option<char>,
     /// Whether it takes a value.
     pub arg: Arg,
-    /// What `--help` calls the value.
+    /// Name of the value in `--help`.
     pub placeholder: &'static str,
-    /// One line on what it does; empty for another name of an option.
+    /// One line on its effect; empty for another name of an option.
     pub help: &'static str,
-    /// What it does here.
+    /// Its effect here.
     pub status: OptionStatus,
 }
 
@@ -134,7 +134,7 @@ impl Opt {
     }
 }
 
-/// How a command's help is laid out. Programs read it, so each command has that of Slurm's.
+/// Layout of a command's help. Programs read it, so each command has that of Slurm's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HelpForm {
     /// `Usage: squeue [OPTIONS]`, with the options that give help last.
@@ -156,17 +156,17 @@ pub enum HelpForm {
 pub struct Spec {
     /// Its name.
     pub name: &'static str,
-    /// What it is for, in one line.
+    /// Its purpose, in one line.
     pub about: &'static str,
-    /// What follows the options.
+    /// Its operands after the options.
     pub operands: &'static str,
-    /// How its help is laid out.
+    /// Layout of its help.
     pub form: HelpForm,
     /// Its options.
     pub options: &'static [Opt],
     /// Environment variables and the options they stand for.
     pub variables: &'static [(&'static str, &'static str)],
-    /// What is to be known besides, for `--help` and the man page.
+    /// Further notes, for `--help` and the man page.
     pub notes: &'static str,
 }
 
@@ -230,7 +230,7 @@ impl Spec {
         })
     }
 
-    /// How it is called: `muster why` has a manual page named muster-why.
+    /// Its call: `muster why` has a manual page named muster-why.
     fn call(&self) -> String {
         self.name.replacen("muster-", "muster ", 1)
     }
@@ -241,7 +241,7 @@ impl Spec {
         usual.map_or(row.status, |o| o.status)
     }
 
-    /// What `--help` prints.
+    /// Text of `--help`.
     pub fn help(&self) -> String {
         let (name, about) = (self.call(), self.about);
         let mut text = match self.form {
@@ -298,7 +298,7 @@ impl Spec {
         text
     }
 
-    /// What `-help` prints.
+    /// Text of `-help`.
     fn help_with_one_dash(&self, head: &str) -> String {
         let mut text = format!("{head} [options]");
         if !self.operands.is_empty() {
@@ -325,7 +325,7 @@ impl Spec {
         text
     }
 
-    /// What `--verbose` has a command that lists things print first: all options and their values.
+    /// Text that a listing command prints first with `--verbose`: all options and their values.
     pub(crate) fn values(&self, parsed: &Parsed) -> String {
         const LINE: &str = "-----------------------------\n";
         let mut text = LINE.to_owned();
@@ -351,7 +351,7 @@ impl Spec {
         text + LINE
     }
 
-    /// What `--usage` prints.
+    /// Text of `--usage`.
     pub fn usage(&self) -> String {
         match self.form {
             HelpForm::Options => {}

@@ -58,7 +58,7 @@ fn is_link(program: &Path) -> bool {
     name.is_some_and(|name| crate::names().any(|known| known == name))
 }
 
-/// What starts a command on a node, where programs are installed as they are here.
+/// Command line that starts a command on a node, where programs are installed as they are here.
 fn task_program(program: &Path, name: &str) -> Vec<OsString> {
     match is_link(program) {
         true => vec![program.with_file_name(name).into()],
@@ -74,7 +74,7 @@ fn shapes_steps(name: &OsString) -> bool {
     is_slurms && !LEADS_TO_CONTROLLER.contains(&&*name)
 }
 
-/// What srun says of a task that has ended with an error, which the task has explained itself.
+/// Whether a line is srun's message about a task that has ended with an error, which the task has explained itself.
 pub(crate) fn is_of_task_exit(line: &str) -> bool {
     line.starts_with("srun: error: ") && line.contains("Exited with exit code ")
 }

@@ -88,7 +88,7 @@ mod asked {
         super::group_from(&line("group", key)?)
     }
 
-    /// What `getent` (of the C library's own package) prints for a key that it finds.
+    /// Output of `getent` (of the C library's own package) for a key that it finds.
     fn line(database: &str, key: &str) -> Option<String> {
         let mut getent = Command::new("getent");
         getent.args([database, key]).stdin(Stdio::null());

@@ -23,7 +23,7 @@ pub unsafe fn arguments(argc: libc::c_int, argv: *const *const libc::c_char) -> 
     (0..usize::try_from(argc).unwrap_or(0)).map(word).collect()
 }
 
-// What the C library starts a program with, up to a null.
+// Environment with which the C library starts a program, up to a null.
 #[allow(unsafe_code)]
 unsafe extern "C" {
     static environ: *const *const libc::c_char;
@@ -72,8 +72,8 @@ pub fn copy_variables() {
 #[allow(unsafe_code)]
 fn given() -> impl Iterator<Item = &'static CStr> {
     let places = (0..).map_while(|i| {
-        // SAFETY: a program's environment, if it has one, is a list of pointers that ends in a null, which is where this ends
-        // too. Commands change nothing of it, so that what they lead to stays.
+        // SAFETY: a program's environment, if it has one, is a list of pointers that ends in a null, which is where
+        // this ends too. Commands change nothing of it, so the pointers stay valid.
         let place = unsafe { (!environ.is_null()).then(|| *environ.add(i)) };
         place.filter(|place| !place.is_null())
     });
@@ -125,7 +125,7 @@ fn fill_standard_streams() {
 #[must_use]
 #[allow(unsafe_code)]
 pub fn standard_streams() -> [BorrowedFd<'static>; 3] {
-    // SAFETY: what was closed of them was opened at the beginning, and nothing closes them.
+    // SAFETY: closed ones of them were opened at the beginning, and nothing closes them.
     [0, 1, 2].map(|fd| unsafe { BorrowedFd::borrow_raw(fd) })
 }
 

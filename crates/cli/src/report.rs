@@ -1,5 +1,6 @@
-//! `muster report`: how many jobs ran and how they ended, how long they ran and waited, and what they used, by user, account, application,
-//! node and so on, in a period and its parts. All is made from the rows of accounting, as sreport's reports are, so that sums agree.
+//! `muster report`: numbers of jobs, their ends, run times, waiting times and use, by user, account, application, node
+//! and so on, in a period and its parts. All is made from the rows of accounting, as sreport's reports are, so that
+//! sums agree.
 
 mod application;
 mod mail;
@@ -100,7 +101,7 @@ longest_s*, wait_s*, cpu_s*, gpu_s*, node_s, cpu_efficiency*, last_end.
 /// Days before today with which a report begins.
 const DAYS: i32 = 30;
 
-/// What a row is about.
+/// Subject of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Dimension {
     User,
@@ -145,7 +146,7 @@ impl Dimension {
     }
 }
 
-/// What is asked for.
+/// The user's request.
 #[derive(Clone)]
 pub(crate) struct Request {
     query: AcctQuery,
@@ -157,7 +158,7 @@ pub(crate) struct Request {
     top: Option<usize>,
     start: Option<String>,
     end: Option<String>,
-    /// How it is written.
+    /// Output format.
     pub(crate) format: Format,
 }
 
@@ -342,10 +343,10 @@ pub(crate) struct Plan<'a> {
 }
 
 impl Request {
-    /// Finds out what is to be done, with the rules beside a configuration file.
+    /// Makes the plan of a report, with the rules beside a configuration file.
     ///
     /// # Errors
-    /// Something cannot be understood.
+    /// A part of the request is invalid.
     pub(crate) fn plan(&self, conf: &Path) -> Result<Plan<'_>, String> {
         let now = Zoned::now();
         let period = self.period(&now)?;
@@ -473,7 +474,7 @@ impl Work<'_> {
     }
 }
 
-/// The rows as they are shown: by division, and in each by what was asked for.
+/// The rows in the order of output: by division, and in each by the requested order.
 fn in_order(rows: Rows, request: &Request, divisions: &[Division]) -> Vec<(Vec<String>, JobSums)> {
     let mut rows: Vec<((usize, Vec<String>), JobSums)> = rows.into_iter().collect();
     rows.iter_mut().for_each(|(_, sums)| sums.finish());

@@ -56,8 +56,8 @@ pub fn versions() -> impl Iterator<Item = String> {
         .map(|version| format!("v0.0.{version}"))
 }
 
-/// Answers a request: with what is given back, or, if that is absent, with what went to `sink`. A connection that can be used again
-/// goes back to where it came from.
+/// Answers a request: by the returned reply or, if that is absent, by the data sent to `sink`. A reusable connection
+/// goes back to its source.
 pub fn answer(
     request: &Request<'_>,
     connect: &mut dyn Connect,
@@ -91,7 +91,7 @@ pub fn answer(
 /// The parameters of a query, in their order.
 type QueryPairs = Vec<(String, String)>;
 
-/// What a request is for, the parameters of its query, and its body.
+/// Parses a request: its route, the parameters of its query, and its body.
 fn read_request(request: &Request<'_>) -> Result<(FoundRoute, QueryPairs, Value), RestReply> {
     let path = route::read_path(request.path)?;
     let found = route::find(&path, request.method)?;
@@ -120,8 +120,8 @@ fn read_request(request: &Request<'_>) -> Result<(FoundRoute, QueryPairs, Value)
     Ok((found, query, body))
 }
 
-/// What the controller itself says at a path, over a connection to it whose user has no rights: whether it is ready, and metrics.
-/// Nothing if there is nothing at the path.
+/// The controller's own page at a path, over a connection to it whose user has no rights: whether it is ready, and
+/// metrics. Nothing if there is nothing at the path.
 pub fn controller_page(path: &str, stream: UnixStream, conf: &Path) -> Option<RestReply> {
     let mut connection = match Client::over(stream, conf) {
         Ok(client) => GivenConnection(Some(client)),
@@ -237,7 +237,7 @@ pub fn is_listing(method: Method, path: &str) -> bool {
     })
 }
 
-/// The description of the API (OpenAPI 3), if that is what is at a path; anyone may read it.
+/// The description of the API (OpenAPI 3), if the path is its; anyone may read it.
 pub fn description(path: &str) -> Option<RestReply> {
     openapi::at(path)
 }

@@ -162,7 +162,7 @@ const LONG: &str = "jobid,jobidraw,jobname,partition,maxvmsize,maxvmsizenode,max
     tresusageinmintask,tresusageintot,tresusageoutmax,tresusageoutmaxnode,tresusageoutmaxtask,tresusageoutave,\
     tresusageouttot";
 
-/// How rows are separated.
+/// Separation of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Separation {
     /// Fixed widths.
@@ -240,7 +240,7 @@ fn parse_whole_het(value: &str) -> Result<bool, Failure> {
     }
 }
 
-/// Refuses what is no QOS: an empty listing would look like an answer.
+/// Refuses unknown QOS: an empty listing would look like an answer.
 fn check_qos(client: &mut Client, asked: &[String]) -> Result<(), Failure> {
     if asked.is_empty() {
         return Ok(());

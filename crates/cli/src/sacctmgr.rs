@@ -57,7 +57,7 @@ const COMMANDS: &str = "\
        add user NAME          Account= AdminLevel= DefaultAccount=
 ";
 
-/// What sacctmgr knows.
+/// Options and operands of sacctmgr.
 pub(crate) static SPEC: Spec = Spec {
     name: "sacctmgr",
     about: "Shows and changes accounts, users with their associations, QOS and clusters.",

@@ -187,7 +187,7 @@ fn command(line: &SubmitLine, holder: &Holder) -> Command {
     command
 }
 
-/// What is done in the new process before the command itself begins: its process group becomes the one in front on the
+/// Prepares the new process before the command itself begins: its process group becomes the one in front on the
 /// terminal, if there is one, and the signals that salloc reads from a descriptor are open to it again.
 #[allow(unsafe_code)]
 fn begin_clean(command: &mut Command, terminal: bool) {
@@ -306,7 +306,7 @@ impl AllocationSession {
                     code: 0,
                     signal: number,
                 };
-                // What the user did to the command is no failure of salloc.
+                // A signal of the user to the command is no failure of salloc.
                 let code = match signal {
                     Signal::SIGHUP | Signal::SIGINT | Signal::SIGQUIT | Signal::SIGKILL => 0,
                     _ => 128 + number,

@@ -64,7 +64,7 @@ static OPTIONS: &[Opt] = &[
 /// Input that a daemon has not taken: with more no further is read.
 const INPUT_MAX: usize = 1 << 20;
 
-/// What the command line asks for.
+/// Options of the command line.
 #[derive(Debug, Default)]
 struct Options {
     input: Option<u32>,
@@ -202,7 +202,7 @@ fn locate_step(
     }
 }
 
-/// What `--layout` prints.
+/// Output of `--layout`.
 fn layout(created: &StepCreated) -> String {
     let tasks: usize = created.nodes.iter().map(|node| node.tasks.len()).sum();
     let mut text = format!(

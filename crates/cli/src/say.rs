@@ -1,4 +1,4 @@
-//! What a command tells its user: `COMMAND: text` and `COMMAND: error: text` on standard error, answers on standard
+//! Messages of a command to its user: `COMMAND: text` and `COMMAND: error: text` on standard error, answers on standard
 //! output. Each message is one write, and a reader that went away is no reason to stop.
 
 use crate::connect::ConnectError;
@@ -16,7 +16,7 @@ pub(crate) struct Say {
     pub(crate) name: &'static str,
     /// `--quiet`: errors only.
     pub(crate) quiet: bool,
-    /// How often `--verbose` was given.
+    /// Number of times that `--verbose` was given.
     pub(crate) verbose: u32,
 }
 
@@ -75,7 +75,7 @@ impl Say {
         ExitCode::from(exit_variable("SLURM_EXIT_ERROR").unwrap_or(1))
     }
 
-    /// What is wrong with an option, and the exit code for it.
+    /// Prints an option's error, and returns the exit code for it.
     pub(crate) fn option_error(&self, error: &OptionError) -> ExitCode {
         for line in &error.lines {
             if error.bare {
@@ -134,7 +134,8 @@ thread_local! {
     static KEPT: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Runs `make` and keeps what it says on standard error, for the caller's own use. Standard output is not its to write to.
+/// Runs `make` and keeps its messages on standard error, for the caller's own use. Standard output is not its to write
+/// to.
 pub(crate) fn captured<T>(make: impl FnOnce() -> T) -> (T, String) {
     KEPT.with_borrow_mut(|kept| *kept = Some(String::new()));
     let made = make();

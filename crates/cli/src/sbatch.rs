@@ -21,14 +21,14 @@ use std::process::ExitCode;
 /// The text before a refusal.
 const PREFIX: &str = "Batch job submission failed";
 
-/// What a job has of another command that submits it by sbatch's options.
+/// Additions to a job by another command that submits it by sbatch's options.
 #[derive(Debug, Default)]
 pub(crate) struct SubmissionOrigin {
     /// The script, in place of what the words of the command line name.
     pub(crate) script: Option<Script>,
     /// The command line, in place of sbatch's.
     pub(crate) submit_line: Option<String>,
-    /// What the job says beyond options ([`JobSpec::shown`]).
+    /// Settings of the job beyond options ([`JobSpec::shown`]).
     pub(crate) marks: Vec<(String, String)>,
     /// Variables of the job.
     pub(crate) variables: Vec<(String, String)>,
@@ -65,7 +65,7 @@ fn run(args: &[String], origin: SubmissionOrigin) -> Result<ExitCode, ExitCode> 
     report(line, client, reply)
 }
 
-/// What a command line asks the controller for. Filters of the command line are not run.
+/// Request of a command line to the controller. Filters of the command line are not run.
 ///
 /// # Errors
 /// The exit code, after the error was written.
@@ -80,7 +80,7 @@ fn prepared(
     mut origin: SubmissionOrigin,
 ) -> Result<(Vec<SubmitLine>, UserCommand), ExitCode> {
     if !filters.is_empty() {
-        // As sbatch of Slurm asks, too, for what it needs to know before it reads the script; there is nothing of it here.
+        // sbatch of Slurm asks, too, for data that it needs before it reads the script; there is none of it here.
         filters.defaults(OptionCommand::Sbatch, true)?;
     }
     let mut lines = line::read(OptionCommand::Sbatch, args, filters)?;
@@ -155,7 +155,8 @@ fn read_directives(
     Ok(())
 }
 
-/// What lines for LSF mean, or for PBS where there are none of these. They are stronger than those for sbatch, as in Slurm.
+/// Options in lines for LSF, or for PBS where there are none of these. They are stronger than those for sbatch, as in
+/// Slurm.
 fn of_other_systems(script: &Script, name: &str, say: &Say) -> Result<Vec<String>, ExitCode> {
     let of_lsf = directives::of_bsub(script.head(), name).map_err(|e| say.option_error(&e))?;
     if !of_lsf.is_empty() {

@@ -102,7 +102,7 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
     }
 }
 
-/// What the command line asks for.
+/// Options of the command line.
 #[derive(Debug, Default)]
 struct Options {
     job: Option<String>,

@@ -368,7 +368,7 @@ fn carry_out(say: &Say, client: &mut Client, mut request: CancelRequest) -> Exit
 /// The last byte of Slurm's number of the refusal, which scancel ends with.
 const NOT_ALLOWED: u8 = (2002 & 0xff) as u8;
 
-/// What the command ends with: nothing went wrong, something did, or somebody's job may not be touched.
+/// Exit status of the command: success, a failure, or a job that the user may not touch.
 fn ended(say: &Say, failed: u8) -> ExitCode {
     match failed {
         0 => ExitCode::SUCCESS,

@@ -301,7 +301,7 @@ fn request_text(prefix: &str, code: RefusalCode) -> &'static str {
     }
 }
 
-/// What Slurm says to a user who may not change something of others'.
+/// Slurm's message to a user who may not change another user's record.
 const NOT_THIS_USER: &str = "Invalid user id";
 
 /// Words of a line, with quotes as in a shell.

@@ -48,7 +48,7 @@ static OPTIONS: &[Opt] = &[
 
 const SAY: Say = Say::new("scrontab");
 
-/// What is to be done.
+/// Action of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     Edit,
@@ -103,7 +103,7 @@ fn print(text: &str) -> Result<(), ExitCode> {
     Ok(())
 }
 
-/// Who the crontab belongs to.
+/// User to whom the crontab belongs.
 fn whose(name: Option<&str>) -> Result<User, ExitCode> {
     let own = nix::unistd::getuid().to_string();
     let text = name.unwrap_or(&own);

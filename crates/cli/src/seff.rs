@@ -63,7 +63,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     let mut ctx = Ctx::new(&client.endpoint.cluster);
     let (jobs, at, _) = query::accounting(&mut client, question).map_err(failed)?;
     ctx.now = at;
-    // Of an array that is named as a whole, the record of its number.
+    // For an array that is named as a whole, the record of its number.
     let named = |job: &&AcctJob| wanted.1.is_some() || job.id == wanted.0;
     let job = jobs.iter().find(named).or(jobs.first());
     let job = job.ok_or_else(|| Failure::new("Job not found."))?;

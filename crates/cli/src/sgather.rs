@@ -67,10 +67,10 @@ static OPTIONS: &[Opt] = &[
     flag("version", "print the version").short('V'),
 ];
 
-/// How many nodes send at a time.
+/// Number of nodes that send at a time.
 const FANOUT: usize = 8;
 
-/// What the command line asks for.
+/// Options of the command line.
 #[derive(Clone, Debug)]
 struct Options {
     job: Option<String>,
@@ -253,7 +253,7 @@ fn step(options: &Options, job: JobId, node: &str, what: &str) -> io::Result<Com
     Ok(command)
 }
 
-/// What the task has said, in a line.
+/// Output of the task, in a line.
 fn said(child: &mut Child) -> String {
     let mut text = Vec::new();
     if let Some(mut errors) = child.stderr.take() {
@@ -265,7 +265,7 @@ fn said(child: &mut Child) -> String {
     lines.collect::<Vec<_>>().join("; ")
 }
 
-/// What is incomplete has no use.
+/// Removes an incomplete file, which has no use.
 fn remove(dest: &str) {
     let _ = fs::remove_file(part(dest));
 }

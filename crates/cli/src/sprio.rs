@@ -135,7 +135,7 @@ fn print_text(text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What `--verbose` prints first.
+/// Output of `--verbose` before all else.
 fn values(options: &Options, parsed: &Parsed, verbose: usize) -> String {
     const LINE: &str = "-----------------------------\n";
     let given = |option: &str| {

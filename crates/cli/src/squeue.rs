@@ -326,7 +326,7 @@ fn once(options: &Options) -> Result<(), Failure> {
     let mut filter = options
         .conditions
         .filter(options.start, options.document.is_some());
-    // All jobs as a document are asked for often, by programs: they are not kept waiting for what is ahead.
+    // Programs ask for all jobs as a document often: they do not wait for expected starts.
     let named = options.document.is_some() && !filter.ids.is_empty();
     filter.starts = options.start || named || options.document.is_none() && layouts.shows_starts();
     if options.verbose {

@@ -1,6 +1,6 @@
-//! sreport: what was used of the cluster in a period, by account, user, size of jobs and reservation. Reports on
-//! clusters and users are made from sums that accounting keeps by hour, day and month, the others from its rows; a period has
-//! whole hours.
+//! sreport: use of the cluster in a period, by account, user, size of jobs and reservation. Reports on clusters and
+//! users are made from sums that accounting keeps by hour, day and month, the others from its rows; a period has whole
+//! hours.
 
 pub(crate) mod measure;
 mod reports;

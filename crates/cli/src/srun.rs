@@ -33,14 +33,14 @@ use std::process::ExitCode;
 
 const PREFIX: &str = "Unable to allocate resources";
 
-/// How srun was called, and where.
+/// Command line and environment of srun.
 #[derive(Clone, Copy)]
 struct SrunCall<'c> {
     args: &'c [String],
     filters: &'c Filters,
     /// `KillWait`, seconds.
     kill_wait_s: u32,
-    /// What a job that is made says beyond the options (`JobSpec::shown`).
+    /// Settings of a new job beyond the options (`JobSpec::shown`).
     marks: &'c [(String, String)],
 }
 
@@ -148,7 +148,7 @@ fn binding_help(chosen: &ChosenOptions) -> Option<&'static str> {
     )
 }
 
-/// What `--mpi=list` prints: what this machine can do. The nodes decide for themselves.
+/// Output of `--mpi=list`: the abilities of this machine. The nodes decide for themselves.
 fn mpi_kinds() -> String {
     if let Some(kinds) = ask_muster() {
         return kinds;
@@ -259,7 +259,7 @@ fn outside(line: &mut SubmitLine, call: SrunCall<'_>) -> Result<ExitCode, ExitCo
         muster_conf::options::job::stdio(&line.chosen).map_err(|e| say.option_error(&e))?;
     spec.shown.extend(call.marks.iter().cloned());
     let ask = spec.ask.clone();
-    // What is wrong with the step is found before anyone waits for nodes.
+    // An error of the step is found before anyone waits for nodes.
     let made =
         request::step(line, call.args).map_err(|e| say.build_error("Unable to create step", &e))?;
     let (mut step, streams) = made;
@@ -284,7 +284,7 @@ fn outside(line: &mut SubmitLine, call: SrunCall<'_>) -> Result<ExitCode, ExitCo
     Ok(Executor::new(config, Some(holder), call.filters).run())
 }
 
-/// What srun knows when it begins, but for the parts of the step. `kills` is whether a bad exit of a task ends all.
+/// Configuration of srun at its begin, but for the parts of the step. `kills` is whether a bad exit of a task ends all.
 fn config(
     line: &SubmitLine,
     call: SrunCall<'_>,
@@ -323,7 +323,7 @@ fn config(
     })
 }
 
-/// How often the own job has lost nodes, from the environment.
+/// Number of times that the own job has lost nodes, from the environment.
 fn own_resizes() -> u32 {
     let known = process::variable(job_env::RESIZES);
     known.and_then(|count| count.parse().ok()).unwrap_or(0)

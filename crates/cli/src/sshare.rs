@@ -168,7 +168,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
 }
 
 impl Options {
-    /// Whose shares are asked for, as `--verbose` says it.
+    /// Accounts or users of the listing, as `--verbose` prints them.
     fn chosen(&self) -> String {
         let list = |names: &[String]| match names {
             [] => "\t: all\n".to_owned(),
@@ -185,7 +185,7 @@ impl Options {
     }
 }
 
-/// What slurmrestd answers for the accounts and users that are asked for.
+/// Document of slurmrestd for the requested accounts and users.
 fn document_of(options: &Options) -> CommandDocument<'static> {
     let lists = [("accounts", &options.accounts), ("users", &options.users)];
     let is_all = |key: &str| key == "users" && options.all;
@@ -277,7 +277,7 @@ fn render(options: &Options, answer: &AccountsAnswer) -> Result<String, Failure>
         true => !options.users_only && listed(&options.accounts, &share.account),
     };
     let shown: Vec<&Share> = answer.accounts.shares.iter().filter(is_shown).collect();
-    // Depths count from what is shown.
+    // Depths count from the first shown.
     let accounts = shown.iter().filter(|share| share.user.is_empty());
     let least = accounts.map(|share| share.depth).min().unwrap_or(0);
     for share in shown {
@@ -387,7 +387,7 @@ root                                          0.000000           0      1.000000
             format: Some("account%8,user%-6".into()),
             ..Options::default()
         };
-        // Depths count from what is shown; widths that are given say where a column begins.
+        // Depths count from the first shown; given widths set where a column begins.
         assert_eq!(
             render(&one, &answer).unwrap_or_default(),
             "   bench        \n   bench root   \n"

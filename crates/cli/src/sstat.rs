@@ -272,7 +272,7 @@ impl Options {
         let id = chosen.info.job.id;
         let job = &chosen.with_usage(measured);
         let known = job.steps.iter().zip(chosen.records());
-        // What is known of some of its nodes is not what the step uses: Slurm's has no line for it.
+        // The use on some of its nodes is not that of the step: Slurm's has no line for it.
         let known = known.filter(|(_, step)| {
             self.processes || !nodes_of_step(step).any(|node| measured.is_silent(id, &node))
         });
@@ -386,10 +386,10 @@ impl ChosenSteps {
     }
 }
 
-/// What agents said.
+/// Answers of agents.
 #[derive(Default)]
 struct StepMeasurements {
-    /// What steps use on all nodes that have answered.
+    /// Use of steps on all nodes that have answered.
     usage: BTreeMap<StepId, ResourceUsage>,
     /// Numbers of processes, with commas between them, by step and node.
     pids: BTreeMap<StepId, BTreeMap<String, String>>,

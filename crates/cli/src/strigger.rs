@@ -143,7 +143,7 @@ const NO_EVENT: &str = "\
 
 ";
 
-/// What is to be done.
+/// Action of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TriggerMode {
     Set,
@@ -275,7 +275,7 @@ fn number(text: &str) -> i64 {
     }
 }
 
-/// What is to be done, if the options fit that.
+/// Action, if the options fit it.
 fn check(options: &TriggerOptions) -> Result<TriggerMode, String> {
     let [mode] = options.modes.as_slice() else {
         let text = "You must use exactly one of the following options: --set, --get or --clear";
@@ -327,7 +327,7 @@ fn connect(call: &str) -> Result<Client, ExitCode> {
     Client::connect().map_err(|error| refused(call, &error))
 }
 
-/// What could not be done, in Slurm's words.
+/// Prints an error, in Slurm's words.
 fn refused(call: &str, error: &ConnectError) -> ExitCode {
     let why = match error {
         ConnectError::Refused(Refusal { code, .. }) => code.text().to_owned(),
@@ -549,7 +549,7 @@ mod tests {
         );
     }
 
-    /// What Slurm 22.05 printed.
+    /// Output of Slurm 22.05.
     #[test]
     fn a_listing_is_slurms() {
         let trigger = |id, events, nodes: &str| Trigger {

@@ -1,5 +1,5 @@
-//! What sbatch, srun and salloc share, and other commands of it: the command line, what a job inherits, an allocation that is held.
-//! What options mean is in `muster_conf::options`.
+//! Parts that sbatch, srun and salloc share, and other commands of them: the command line, the inherited environment of
+//! a job, a held allocation. `muster_conf::options` interprets the options.
 
 pub(crate) mod capture;
 pub(crate) mod components;

@@ -1,5 +1,6 @@
-//! `muster top`: the cluster on a terminal, as it changes: the queue, one's own jobs, nodes, events, graphs. Here are the command
-//! and what keys have done by the controller; `gather` asks for what is shown, `page` is what is shown, `view` draws it.
+//! `muster top`: the cluster on a terminal, as it changes: the queue, one's own jobs, nodes, events, graphs. This
+//! module has the command and the requests of keys to the controller; `gather` asks for the lists, `page` is their
+//! state, `view` draws it.
 
 mod clean;
 mod gather;
@@ -44,9 +45,9 @@ It shows what squeue and sinfo show to you, and asks with your rights. It needs 
 
 /// The longest interval, seconds.
 const INTERVAL_MAX_S: u64 = 3600;
-/// How long a key may take to be seen, and a change to be drawn.
+/// Time within which a key is seen, and a change is drawn.
 const LOOK: Duration = Duration::from_millis(100);
-/// How often the graphs go on, and times that run.
+/// Interval of updates of graphs and running times.
 const TICK: Duration = Duration::from_secs(1);
 /// Lines of a job's output.
 const LOG_LINES: usize = 200;

@@ -40,7 +40,7 @@ pub(crate) static SPECS: &[&Spec] = &[
     &nodefile::SPEC,
 ];
 
-/// What is in front of a name that Grid Engine has, too.
+/// Prefix of a name that Grid Engine has, too.
 const PREFIX: &str = "torque-";
 
 /// Says which commands qsub, qstat, qdel, qhold, qrls and qalter are.
@@ -65,13 +65,13 @@ fn are_chosen() -> bool {
         None => {
             let path = endpoint::conf_path().with_file_name(FILE);
             let text = std::fs::read_to_string(path).unwrap_or_default();
-            // The commands of Grid Engine report what is wrong with it.
+            // The commands of Grid Engine report its errors.
             Mapping::parse(&text, FILE).0.has_torque_commands
         }
     }
 }
 
-/// How a command is called.
+/// Name by which a command is called.
 fn call(spec: &Spec) -> &'static str {
     spec.name.strip_prefix(PREFIX).unwrap_or(spec.name)
 }
@@ -98,7 +98,7 @@ fn run_command(
     }
 }
 
-/// What is wrong with a command line; its exit status.
+/// Prints the error of a command line; returns its exit status.
 fn wrong_usage(spec: &'static Spec, why: &str) -> ExitCode {
     let name = call(spec);
     fail(
@@ -119,7 +119,7 @@ fn unreachable(name: &str, error: &ConnectError) -> ExitCode {
     fail(name, &text_of(error), 1)
 }
 
-/// A refusal in one line: what is wrong, then Slurm's wording.
+/// A refusal in one line: the error, then Slurm's wording.
 fn text_of(error: &ConnectError) -> String {
     match error {
         ConnectError::Refused(refusal) => refusal_text(refusal),
@@ -127,7 +127,7 @@ fn text_of(error: &ConnectError) -> String {
     }
 }
 
-/// The same of a refusal.
+/// Text of a refusal.
 fn refusal_text(refusal: &muster_model::refusal::Refusal) -> String {
     match refusal.detail.as_str() {
         "" => refusal.code.text().to_owned(),

@@ -1,4 +1,4 @@
-//! `muster watch`: a job's way, or an array's, until it has ended: what it waits for, how far it is, how it ended.
+//! `muster watch`: the progress of a job, or an array, until it has ended: its reason, its steps, its end.
 
 use crate::connect::{Client, ConnectError};
 use crate::listing::context::Ctx;
@@ -44,10 +44,10 @@ the job's: of an array the highest of its tasks; 1 if it was killed by a signal.
 const INTERVAL_MAX_S: u64 = 60;
 /// By how much the interval is at least longer than the answer took: a wide array is not asked for without pause.
 const PAUSE_FACTOR: u32 = 20;
-/// How long a controller that went away is waited for.
+/// Time for which a controller that went away is waited for.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// What is asked for.
+/// The jobs to watch.
 struct WatchedJobs {
     word: String,
     id: JobId,
@@ -157,14 +157,14 @@ struct Seen {
     exit: ExitStatus,
 }
 
-/// What is known of a job and its tasks. Those that are over may be forgotten by the controller meanwhile.
+/// State of a job and its tasks. The controller may forget ended ones meanwhile.
 #[derive(Debug, Default)]
 struct Progress {
     /// By index in the array, and component of a heterogeneous job.
     tasks: BTreeMap<(u32, u32), Seen>,
-    /// Of the job that is alone, or that is seen first: what is said of it.
+    /// Line about the job that is alone, or that is seen first.
     line: String,
-    /// How much of its time limit has gone, and the limit, seconds.
+    /// Elapsed part of its time limit, and the limit, seconds.
     time_s: Option<(u64, u64)>,
     /// One ended and was forgotten between two looks.
     missed: bool,
@@ -190,7 +190,7 @@ impl Progress {
                 first = Some(row);
             }
         }
-        // Only what is over is forgotten.
+        // Only ended tasks are forgotten.
         for (task, seen) in &mut self.tasks {
             if !seen.state.is_ended() && !found.contains_key(task) {
                 seen.state = JobState::Failed;
@@ -219,7 +219,7 @@ impl Progress {
         self.tasks.values().all(|seen| seen.state.is_ended())
     }
 
-    /// What is said of all of it.
+    /// Text about all of it.
     fn text(&self) -> String {
         if self.tasks.len() == 1 {
             return self.line.clone();
@@ -246,7 +246,7 @@ impl Progress {
         text
     }
 
-    /// How far it is: steps done, and of how many.
+    /// Its progress: steps done, and all steps.
     fn steps(&self) -> Option<(u64, u64)> {
         match self.tasks.len() {
             1 => self.time_s,
@@ -276,7 +276,7 @@ fn weight(row: JobRow<'_>) -> u8 {
     }
 }
 
-/// What is said of a job: where it is on its way.
+/// Line about a job: its state with reason, nodes or end.
 fn line(row: JobRow<'_>, ctx: &Ctx) -> String {
     let mut out = String::new();
     row.write_id(&mut out, ctx);
@@ -309,7 +309,7 @@ fn line(row: JobRow<'_>, ctx: &Ctx) -> String {
 struct Display {
     /// On a terminal.
     bar: Option<ProgressBar>,
-    /// What was printed last.
+    /// Text printed last.
     last: String,
 }
 

@@ -104,7 +104,7 @@ fn answered(
     }
 }
 
-/// What a job waits for, in lines.
+/// Reasons for which a job waits, in lines.
 pub(crate) fn text_of(client: &mut Client, id: JobId) -> Result<String, ConnectError> {
     let ctx = Ctx::new(&client.endpoint.cluster);
     Ok(text(&*ask(client, id)?, &ctx))
@@ -207,7 +207,7 @@ fn write_jobs_ahead(out: &mut String, explanation: &Explanation, ctx: &Ctx) {
     }
 }
 
-/// What would have it start sooner.
+/// Changes by which it would start sooner.
 fn write_sooner(out: &mut String, explanation: &Explanation, ctx: &Ctx) {
     if explanation.sooner.is_empty() {
         if explanation.tried > 0 {
@@ -286,7 +286,7 @@ fn line_of(ahead: &JobAhead, ctx: &Ctx) -> String {
     out
 }
 
-/// The same for programs.
+/// The explanation as a document for programs.
 pub(crate) fn document(explanation: &Explanation) -> Value {
     let start = |start: &ExpectedStart| {
         json!({

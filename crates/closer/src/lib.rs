@@ -30,16 +30,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// Items of a user that wait to be closed before nothing should be received from the user any more.
+/// Limit of a user's items waiting to be closed; at this many the caller must receive nothing more from the user.
 pub const WAITING_MAX: usize = 128;
-/// Items that wait from which on each more interrupts the close that is under way.
+/// From this many on, each further item interrupts the running close.
 const WAITING_BEFORE_INTERRUPT: usize = 16;
 /// How long a thread waits for more to close.
 const IDLE: Duration = Duration::from_secs(10);
 /// Stack of such a thread.
 const STACK_BYTES: usize = 128 << 10;
 
-/// Who has sent something.
+/// Sender of an item.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Sender {
     /// A user.

@@ -22,7 +22,7 @@ static CLOSERS: LazyLock<Closers<OwnedFd>> = LazyLock::new(|| Closers::new(close
 /// To be called before anything is received from users.
 ///
 /// # Errors
-/// There is no thread that could close what they send.
+/// There is no thread that could close their items.
 pub fn start() -> io::Result<()> {
     CLOSERS.keep_reserve()
 }
@@ -112,8 +112,8 @@ fn close_by(closers: &Closers<OwnedFd>, uid: u32, socket: OwnedFd) {
     }
 }
 
-/// Closes a socket for messages of a client: always where nobody waits, since what is in such a queue cannot be looked at (a message may
-/// have no bytes). Where the kernel refuses descriptors it may be closed at once.
+/// Closes a socket for messages of a client: always where nobody waits, since such a queue cannot be looked at (a
+/// message may have no bytes). Where the kernel refuses descriptors it may be closed at once.
 pub fn close_messages(uid: u32, socket: OwnedFd) {
     CLOSERS.close(uid, socket);
 }
@@ -218,7 +218,7 @@ mod tests {
             receive_by(&closers, USERS[2], &server, &mut bytes).unwrap(),
             3
         );
-        // What a connection was sent waits with the rest; one that was sent bytes alone does not.
+        // A connection's queue waits with the rest; one with bytes alone does not.
         let (mut plain, other_end) = UnixStream::pair().unwrap();
         plain.write_all(b"more").unwrap();
         close_by(&closers, USERS[1], other_end.into());

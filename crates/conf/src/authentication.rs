@@ -1,4 +1,4 @@
-//! How users and daemons of different hosts prove who they are: `AuthType` and `AuthInfo`.
+//! Authentication of users and daemons of different hosts: `AuthType` and `AuthInfo`.
 
 use crate::check::DEFAULT_PATH;
 use crate::model::Config;

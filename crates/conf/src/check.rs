@@ -65,7 +65,7 @@ pub struct CheckReport {
 }
 
 impl CheckReport {
-    /// How many findings there are of a severity.
+    /// Number of findings of a severity.
     pub fn count(&self, severity: Severity) -> usize {
         self.diagnostics
             .iter()
@@ -200,8 +200,8 @@ pub fn check_with(path: &Path, read: ReadFile<'_>) -> CheckReport {
     }
 }
 
-/// Files beside slurm.conf that are there and cannot be read: without those that the controller goes by, what they forbid would be
-/// allowed. The others may be root's, for slurmd.
+/// Existing files beside slurm.conf that cannot be read: without those used by the controller, forbidden requests would
+/// be allowed. The others may be root's, for slurmd.
 fn unreadable(directory: &Path, read: ReadFile<'_>) -> Vec<Diagnostic> {
     let files = [
         ("gres.conf", Severity::Warning),
@@ -234,7 +234,7 @@ fn unreadable(directory: &Path, read: ReadFile<'_>) -> Vec<Diagnostic> {
     wrong.collect()
 }
 
-/// What of `PrologFlags` excludes each other, as in slurm.conf(5).
+/// Flags of `PrologFlags` that exclude each other, as in slurm.conf(5).
 fn prolog_flags(config: &Config) -> Vec<Diagnostic> {
     let mut findings = Findings::default();
     let also = ["Contain", "X11"];

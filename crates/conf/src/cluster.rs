@@ -15,7 +15,7 @@ use muster_model::spec::MemoryAsk;
 use muster_model::time;
 
 impl Config {
-    /// What the core needs of this configuration, but for the network, which [`crate::topology`] reads. `gres` is
+    /// The core's part of this configuration, but for the network, which [`crate::topology`] reads. `gres` is
     /// gres.conf, `uid_of` finds the number of a user by name.
     pub fn cluster(
         &self,
@@ -110,7 +110,7 @@ impl Config {
         }
     }
 
-    /// What the scheduler uses of `SelectTypeParameters` beside the unit that is counted.
+    /// Words of `SelectTypeParameters` used by the scheduler, beside the unit that is counted.
     fn select_words(&self) -> Vec<String> {
         let mut words = self.select_parameters.others.clone();
         if self.select_parameters.unit == SelectUnit::Socket {
@@ -238,7 +238,7 @@ fn bind_default(word: Option<&str>) -> Option<BindDefault> {
     word.and_then(|word| BindDefault::parse(word).ok().flatten())
 }
 
-/// CPUs that the system keeps: those listed, else so many cores.
+/// CPUs that the system keeps: those listed, else the cores of `CoreSpecCount`.
 fn spec_cpus(node: &NodeDef) -> CpuSet {
     if !node.cpu_spec.is_empty() {
         let listed = node.cpu_spec.iter().copied();
@@ -248,7 +248,7 @@ fn spec_cpus(node: &NodeDef) -> CpuSet {
     last_cpus(shape, node.core_spec_count, false)
 }
 
-/// Ranges of `1-9,18`; what is no number is left out.
+/// Ranges of `1-9,18`; other words are left out.
 fn exit_codes(text: Option<&str>) -> Vec<ExitCodeRange> {
     let words = text.unwrap_or_default().split(',').map(str::trim);
     words

@@ -2,7 +2,7 @@
 
 use crate::Config;
 
-/// What is done of it.
+/// Supported settings of `CommunicationParameters`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Communication {
     /// `DisableIPv4`: daemons serve other hosts by IPv6 alone.
@@ -42,7 +42,7 @@ impl Communication {
 }
 
 impl Config {
-    /// What is done of `CommunicationParameters`.
+    /// Parses `CommunicationParameters`.
     pub fn communication(&self) -> Communication {
         Communication::parse(self.text("CommunicationParameters").unwrap_or_default())
     }

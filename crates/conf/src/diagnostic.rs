@@ -1,15 +1,15 @@
-//! What the loader has to say about a configuration: one [`Diagnostic`] for each finding, with the
-//! place it is about and, where there is one, the way out. Loading never stops at the first.
+//! Findings of the loader in a configuration: one [`Diagnostic`] for each, with its place and, where there is one, the
+//! way out. Loading never stops at the first.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// How bad a finding is.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// The configuration cannot be used as it stands.
     Error,
-    /// Usable, but probably not what was meant, or not implemented yet.
+    /// Usable, but probably not as intended, or not implemented yet.
     Warning,
     /// The key is understood and has no effect in Muster.
     NoEffect,
@@ -37,7 +37,7 @@ pub struct Origin {
     pub column: u32,
 }
 
-/// Prints `file:line:column`, leaving out what is unknown.
+/// Prints `file:line:column`, leaving out unknown parts.
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.file)?;
@@ -54,15 +54,15 @@ impl fmt::Display for Origin {
 /// One finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// How bad it is.
+    /// Severity of the finding.
     pub severity: Severity,
-    /// What it is about.
+    /// Its place.
     pub origin: Origin,
     /// The key it is about, spelled as in Slurm's documentation; empty where there is none.
     pub key: String,
-    /// What was found, one sentence without a final period.
+    /// The finding, one sentence without a final period.
     pub message: String,
-    /// What to do about it; empty where there is nothing to add.
+    /// Advice for its correction; empty where there is nothing to add.
     pub help: String,
 }
 

@@ -1,5 +1,6 @@
-//! The files that a controller with `SlurmctldParameters=enable_configless` gives to hosts which have none: slurm.conf, what it
-//! includes, the files beside it, and the scripts that it names without a directory (Slurm's guide to "configless").
+//! The files that a controller with `SlurmctldParameters=enable_configless` gives to hosts which have none: slurm.conf,
+//! its included files, the files beside it, and the scripts that it names without a directory (Slurm's guide to
+//! "configless").
 
 use crate::Config;
 use crate::load::load_with;
@@ -35,13 +36,13 @@ const SCRIPTS: [&str; 4] = ["Prolog", "Epilog", "TaskProlog", "TaskEpilog"];
 pub struct DistributedFile {
     /// Its path from the directory of slurm.conf on.
     pub name: String,
-    /// What is in it.
+    /// Its content.
     pub bytes: Vec<u8>,
     /// It is a program.
     pub is_program: bool,
 }
 
-/// What other hosts are given.
+/// Files for other hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DistributedFiles {
     /// The files, slurm.conf first.

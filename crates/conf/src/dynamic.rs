@@ -14,7 +14,7 @@ pub enum DynamicError {
     /// It is no single line.
     #[error("a line about nodes has no line breaks and no comments")]
     Lines,
-    /// What is wrong with it.
+    /// A wrong value.
     #[error("{0}")]
     Wrong(String),
 }
@@ -56,7 +56,7 @@ pub fn dynamic_nodes(line: &str, cluster: &Config) -> Result<Vec<NodeDef>, Dynam
 }
 
 impl NodeDef {
-    /// What the core needs of it, with the devices of gres.conf.
+    /// The core's part of it, with the devices of gres.conf.
     pub fn config(&self, gres: &[GresLine]) -> NodeConfig {
         node_config(self, gres, false)
     }

@@ -7,7 +7,7 @@ use crate::communication::Communication;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What a command must know to reach the controller.
+/// Settings by which a command reaches the controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     /// The configuration file that this comes from.
@@ -18,7 +18,8 @@ pub struct Endpoint {
     pub socket: PathBuf,
     /// `SlurmctldHost` names, in order.
     pub hosts: Vec<String>,
-    /// What to connect to from other hosts, in order: `SlurmctldAddr`, else the address of each `SlurmctldHost`, else its name.
+    /// Addresses for connections from other hosts, in order: `SlurmctldAddr`, else the address of each `SlurmctldHost`,
+    /// else its name.
     pub addresses: Vec<String>,
     /// `SlurmctldPort`, the first of a range.
     pub port: u16,

@@ -24,7 +24,7 @@ pub struct GresLine {
     pub name: String,
     /// `a100`.
     pub model: Option<String>,
-    /// How many there are: `Count`, else the number of files, else 1.
+    /// Number of devices: `Count`, else the number of files, else 1.
     pub count: u64,
     /// Device files, expanded.
     pub files: Vec<String>,
@@ -245,7 +245,7 @@ pub enum PlainFile {
 pub struct FlatSettings {
     /// Which file.
     pub kind: PlainFile,
-    /// What it says, by the key's documented name.
+    /// Its settings, by the key's documented name.
     pub settings: Settings,
 }
 
@@ -256,7 +256,7 @@ impl FlatSettings {
         FlatSettings { kind, settings }
     }
 
-    /// What the file says for a key, else its default; `None` where there is neither.
+    /// Value of a key in the file, else its default; `None` where there is neither.
     pub fn text(&self, key: &str) -> Option<&str> {
         Reader {
             settings: &self.settings,

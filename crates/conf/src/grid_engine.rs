@@ -20,7 +20,7 @@ pub const ARCH: &str = if cfg!(target_arch = "aarch64") {
 /// The file's name.
 pub const FILE: &str = "sge.conf";
 
-/// What follows each keyword, for messages and for the page about the file.
+/// Syntax after each keyword, for messages and for the page about the file.
 pub const FORMS: [(&str, &str); 9] = [
     ("queue", "NAME PARTITION"),
     ("pe", "NAME $pe_slots|$fill_up|$round_robin|COUNT"),
@@ -81,7 +81,7 @@ const MODIFIABLE: [&str; 40] = [
     "wd",
 ];
 
-/// How the slots of a parallel environment are laid out.
+/// Distribution of the slots of a parallel environment to hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllocationRule {
     /// All on one host.
@@ -106,7 +106,7 @@ impl AllocationRule {
     }
 }
 
-/// What an amount is counted for.
+/// Unit for which an amount is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CountedPer {
     /// Each host.
@@ -117,7 +117,7 @@ pub enum CountedPer {
     Job,
 }
 
-/// What a complex stands for.
+/// Slurm's equivalent of a complex.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// A generic resource: `gpu` or `gpu:a100`.
@@ -333,7 +333,7 @@ impl Mapping {
         all.map(|(name, rule)| (name.to_owned(), rule)).collect()
     }
 
-    /// What a complex stands for.
+    /// Slurm's equivalent of a complex.
     pub fn complex(&self, name: &str) -> Option<&Target> {
         let found = self.complexes.iter().find(|(known, _)| known == name);
         found.map(|(_, target)| target)

@@ -22,7 +22,7 @@ pub const TEMPLATE: &str = "template";
 pub const DEFAULT: &str = "default";
 /// Classes of a file, variants of a class, entries of a list.
 const ITEMS_MAX: usize = 1000;
-/// How many classes one may inherit from, through each other.
+/// Most classes from which one may inherit, through each other.
 const DEPTH_MAX: usize = 16;
 
 /// Words that begin a line, and what follows them, for messages and the page about the file.
@@ -66,7 +66,7 @@ pub const FORMS: [(&str, &str, &str); 9] = [
     ),
 ];
 
-/// What one class says of an attribute.
+/// Values of one attribute in a class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
     /// Which.
@@ -117,7 +117,7 @@ pub struct JobClasses {
 pub struct Template {
     /// `NAME`, or `NAME.VARIANT`.
     pub name: String,
-    /// What it says, but for attributes that are free.
+    /// Its rules, but for attributes that are free.
     pub rules: Vec<(&'static Attribute, AttributeRule)>,
 }
 
@@ -144,7 +144,7 @@ impl Template {
         }
     }
 
-    /// What it says of an attribute; nothing where that is free.
+    /// Its rule for an attribute; none where that is free.
     pub fn rule(&self, name: &str) -> Option<&AttributeRule> {
         let found = self.rules.iter().find(|(own, _)| own.name == name);
         found.map(|(_, rule)| rule)
@@ -269,7 +269,7 @@ impl JobClasses {
         }
     }
 
-    /// What names something that there is not.
+    /// Finds settings with names that do not exist.
     fn check_names(&self, findings: &mut Vec<Diagnostic>) {
         let mut add = |line: u32, key: &str, message: String, help: &str| {
             findings.push(self.finding(line, key, message, help.to_owned()));
@@ -414,7 +414,7 @@ impl JobClasses {
         is_allowed && !class.xuser_lists.iter().any(is_of)
     }
 
-    /// A class as `qconf -sjc` prints it, with what it inherits.
+    /// A class as `qconf -sjc` prints it, with inherited settings.
     pub fn show(&self, name: &str) -> Option<String> {
         let class = self.find(name)?;
         let chain = self.chain(class).ok()?;

@@ -5,7 +5,7 @@ use crate::reader::Reader;
 use crate::value;
 use muster_model::config::JobDefaults;
 
-/// What goes with a GPU where a job does not say; what is malformed is reported and left out.
+/// Defaults for each GPU where a job does not set them; malformed words are reported and left out.
 pub(crate) fn read(reader: &Reader<'_>, findings: &mut Findings) -> JobDefaults {
     let mut defaults = JobDefaults::default();
     for word in reader.list("JobDefaults") {
@@ -20,7 +20,7 @@ pub(crate) fn read(reader: &Reader<'_>, findings: &mut Findings) -> JobDefaults 
     }
     for key in ["DefCpuPerGPU", "DefMemPerGPU"] {
         if let Some(number) = reader.given(key) {
-            // What is no number has been reported by the key's kind.
+            // Other words than numbers have been reported by the key's kind.
             set(&mut defaults, key, number);
         }
     }

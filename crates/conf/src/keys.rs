@@ -1,8 +1,7 @@
 //! The keys of slurm.conf and its companions: one row for each, read from the tables in `keys/`.
 //!
-//! A row says what kind of value a key takes, its default, whether Muster honours it, and what it
-//! means. The loader, the diagnostics, `scontrol show config` and the documentation all read these
-//! rows; none of them knows a key by itself.
+//! A row has the kind of a key's value, its default, whether Muster honours it, and its meaning. The loader, the
+//! diagnostics, `scontrol show config` and the documentation all read these rows; none of them knows a key by itself.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -15,19 +14,19 @@ use muster_model::hostlist;
 pub struct Key {
     /// As Slurm's documentation spells it.
     pub name: &'static str,
-    /// What its values look like.
+    /// Form of its values.
     pub kind: Kind,
     /// As it would be written in the file; `None` where the key is unset by default.
     pub default: Option<&'static str>,
     /// Whether and where `scontrol show config` lists it.
     pub shown: KeyListing,
-    /// What Muster does with it.
+    /// Its effect in Muster.
     pub status: KeyStatus,
-    /// What it means, in a few words.
+    /// Its meaning, in a few words.
     pub about: &'static str,
 }
 
-/// What Muster does with a key.
+/// Effect of a key in Muster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyStatus {
     /// It does what the documentation says.
@@ -63,7 +62,7 @@ pub struct Choice {
     pub later: bool,
 }
 
-/// What the values of a key look like, and how `scontrol show config` prints them.
+/// Form of a key's values, and of their output by `scontrol show config`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
     /// Free text.
@@ -114,7 +113,7 @@ pub enum Kind {
     Clock,
     /// A time limit.
     Limit,
-    /// How long records are kept: `12month`, `30days`, `720hours`.
+    /// Age at which records are deleted: `12month`, `30days`, `720hours`.
     Age,
     /// A log level, by name or number.
     Level,
@@ -403,7 +402,7 @@ impl Table {
     }
 }
 
-/// How many slips make a misspelt key still recognisable.
+/// Number of slips at which a misspelt key is still recognisable.
 fn tolerance(name: &str) -> usize {
     1 + name.len() / 4
 }

@@ -1,6 +1,6 @@
-//! Loads slurm.conf: sorts pairs into global settings and node, partition and other lines, checks
-//! every value against the key tables, and fills the typed [`Config`]. Never stops at an error and
-//! never panics: what is wrong becomes a [`Diagnostic`] and takes its default.
+//! Loads slurm.conf: sorts pairs into global settings and node, partition and other lines, checks every value against
+//! the key tables, and fills the typed [`Config`]. Never stops at an error and never panics: a wrong value becomes a
+//! [`Diagnostic`] and takes its default.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -51,7 +51,7 @@ pub fn load_with(path: &Path, read: ReadFile<'_>) -> (Config, Vec<Diagnostic>) {
         .flatten();
     let config = build(path, &whole, found, &mut findings);
     match unreadable {
-        // What a file that cannot be read does not say is not worth saying.
+        // Missing settings of an unreadable file are not worth reporting.
         Some(finding) if finding.origin.line == 0 => (config, vec![finding]),
         _ => (config, findings.sorted()),
     }
@@ -216,7 +216,7 @@ fn describe(key: &Key) -> String {
     format!("{}: {}", key.name, key.about)
 }
 
-/// What the lines of a file hold, checked but not yet put together.
+/// Content of a file's lines, checked but not yet put together.
 #[derive(Default)]
 pub(crate) struct CheckedLines {
     settings: Settings,
@@ -620,7 +620,7 @@ fn select_parameters(reader: &Reader<'_>) -> SelectParameters {
         memory: false,
         others: Vec::new(),
     };
-    // What is the default is so with cons_tres; select/linear has none.
+    // The default applies with cons_tres; select/linear has none.
     let linear = reader.plugin("SelectType").eq_ignore_ascii_case("linear");
     if linear && reader.given("SelectTypeParameters").is_none() {
         return parameters;

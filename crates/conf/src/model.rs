@@ -12,7 +12,7 @@ use crate::value::DurationLimit;
 use muster_model::config::{EnforcePartLimits, JobDefaults, OverSubscribe, PartitionState};
 use muster_model::node_state::InitialState;
 
-/// A whole slurm.conf with what it includes.
+/// A whole slurm.conf with its included files.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The file that was loaded.
@@ -41,9 +41,9 @@ pub struct Config {
     pub slurmd_parameters: Vec<String>,
     /// `rl_enable` and its companions in `SlurmctldParameters`.
     pub rate_limits: RateLimits,
-    /// How long things may take.
+    /// Time limits.
     pub timeouts: Timeouts,
-    /// How much there may be of things.
+    /// Limits of numbers.
     pub limits: ClusterLimits,
     /// `EnforcePartLimits`.
     pub enforce_part_limits: EnforcePartLimits,
@@ -89,12 +89,12 @@ pub struct Config {
     pub down_nodes: Vec<DownNodes>,
     /// `NodeSet` lines.
     pub node_sets: Vec<NodeSet>,
-    /// What the file says outside node and partition lines, by the key's documented name.
+    /// Settings outside node and partition lines, by the key's documented name.
     pub raw: BTreeMap<&'static str, Setting>,
 }
 
 impl Config {
-    /// What the file says for a key, else its default; `None` where there is neither.
+    /// Value of a key in the file, else its default; `None` where there is neither.
     pub fn text(&self, key: &str) -> Option<&str> {
         match self.raw.get(key) {
             Some(setting) => Some(&setting.value),
@@ -134,7 +134,7 @@ pub struct ControlHost {
 }
 
 impl ControlHost {
-    /// What to connect to.
+    /// Address to connect to.
     pub fn address(&self) -> &str {
         self.addr.as_deref().unwrap_or(&self.host)
     }
@@ -178,7 +178,7 @@ pub fn expand_path(template: &str, node: &str, host: &str) -> PathBuf {
     Path::new(&path).to_owned()
 }
 
-/// How long things may take, in seconds.
+/// Time limits, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
     /// `SlurmctldTimeout`.
@@ -203,7 +203,7 @@ pub struct Timeouts {
     pub wait_s: u64,
 }
 
-/// How much there may be of things.
+/// Limits of numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClusterLimits {
     /// `MaxJobCount`.
@@ -300,7 +300,7 @@ pub struct Propagate {
 pub struct NodeDef {
     /// Name in Slurm.
     pub name: String,
-    /// What `hostname -s` prints there.
+    /// Output of `hostname -s` there.
     pub hostname: String,
     /// Address to connect to.
     pub addr: String,
@@ -351,7 +351,7 @@ pub struct GresCount {
     pub model: Option<String>,
     /// Whether use does not lower the count.
     pub no_consume: bool,
-    /// How many.
+    /// Number of devices.
     pub count: u64,
 }
 

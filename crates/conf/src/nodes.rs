@@ -144,7 +144,7 @@ pub(crate) fn check_default(record: &Record, findings: &mut Findings) {
     }
 }
 
-/// What all nodes of a line have in common.
+/// Settings that all nodes of a line have in common.
 fn template(record: &Record, reader: &Reader<'_>, findings: &mut Findings) -> NodeDef {
     let geometry = geometry(record, reader, findings);
     let features = match reader.given("Features") {
@@ -468,7 +468,7 @@ mod tests {
         load_text(Path::new("slurm.conf"), &text).0.nodes.remove(0)
     }
 
-    /// What Slurm 22.05.8 makes of the same lines.
+    /// Geometry of the lines in Slurm 22.05.8.
     #[test]
     fn geometry_is_made_consistent() {
         for (line, expected) in [

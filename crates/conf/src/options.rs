@@ -66,7 +66,7 @@ pub fn find(command: OptionCommand, long: &str) -> Option<&'static OptionRow> {
         .find(|row| row.long == long && row.commands.has(command))
 }
 
-/// What is wrong with an option or its value, as the command says it before it exits.
+/// A wrong option or value, as the command prints it before it exits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OptionError {
     /// Lines for standard error. Each gets the command's name and `error:` in front unless it is `bare`.

@@ -166,8 +166,8 @@ mod tests {
     use crate::load_text;
     use std::path::Path;
 
-    /// Each word of `AccountingStorageEnforce`, and what it stands for: associations, limits, QOS, safe, keys, no jobs,
-    /// no steps.
+    /// Each word of `AccountingStorageEnforce`, and its checks: associations, limits, QOS, safe, keys, no jobs, no
+    /// steps.
     #[test]
     fn words_of_accounting_storage_enforce() {
         for (words, stands_for) in [
@@ -211,7 +211,7 @@ mod tests {
         }
     }
 
-    /// What is not done is named, with what is done instead.
+    /// Each ignored key is named, with the alternative.
     #[test]
     fn what_is_ignored_says_why() {
         let (line, why) = ("PrioritySiteFactorPlugin=x", "SiteFactor=");

@@ -12,7 +12,7 @@ use crate::value::{self, DurationLimit};
 use muster_model::config::{OverSubscribe, PartitionState};
 use muster_model::hostlist;
 
-/// How many jobs share a CPU where `OverSubscribe` does not say.
+/// Number of jobs that share a CPU where `OverSubscribe` does not set it.
 const DEFAULT_SHARERS: u16 = 4;
 
 pub(crate) fn node_sets(

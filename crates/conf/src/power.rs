@@ -1,4 +1,4 @@
-//! What slurm.conf says of power saving, for the core.
+//! Power saving settings of slurm.conf, for the core.
 
 use crate::model::Config;
 use muster_model::hostlist;

@@ -24,12 +24,12 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// What is written.
+    /// The value as written.
     pub(crate) fn given(&self, key: &str) -> Option<&'a str> {
         self.settings.get(key).map(|setting| setting.value.as_str())
     }
 
-    /// What is written, else the default.
+    /// The value as written, else the default.
     pub(crate) fn text(&self, key: &str) -> Option<&'a str> {
         self.given(key)
             .or_else(|| self.table.find(key)?.default)

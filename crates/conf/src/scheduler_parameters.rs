@@ -4,10 +4,10 @@
 use crate::diagnostic::{Findings, Origin, Severity};
 use crate::keys::nearest_of;
 
-/// What a word does.
+/// Effect of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParameterSupport {
-    /// What Slurm does with it.
+    /// The effect in Slurm.
     Works,
     /// Nothing, and why that is no loss.
     Nothing(&'static str),
@@ -18,11 +18,11 @@ pub enum ParameterSupport {
 /// A word of `SchedulerParameters`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParameterWord {
-    /// What is written, before an equals sign if there is one.
+    /// The word, before an equals sign if there is one.
     pub name: &'static str,
     /// A value follows (`name=value`).
     pub has_value: bool,
-    /// What it does here.
+    /// Its effect here.
     pub effect: ParameterSupport,
     /// One line about it.
     pub help: &'static str,
@@ -541,7 +541,7 @@ fn numbers(word: &str, name: &str, origin: &Origin, findings: &mut Findings) {
     let all = name == "bf_promises" && value == "all";
     if !all && value.parse::<u32>().is_err() {
         let message = format!("SchedulerParameters: `{value}` is not a number for {name}");
-        // What bounds users is not left out.
+        // Limits of users are not left out.
         if ["max_array_tasks", "max_script_size", "max_submit_line_size"].contains(&name) {
             findings.error(
                 origin,

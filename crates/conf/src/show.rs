@@ -5,14 +5,14 @@ use crate::model::{Config, MemPer, SelectType};
 use crate::value::{self, DurationLimit};
 use muster_model::config::EnforcePartLimits;
 
-/// What the listing needs to know besides the configuration.
+/// Input of the listing besides the configuration.
 #[derive(Clone, Copy)]
 pub struct ListingContext<'a> {
     /// When the controller started, as Slurm prints times.
     pub boot_time: &'a str,
     /// Id of the next job.
     pub next_job_id: u32,
-    /// What `SLURM_VERSION` says.
+    /// `SLURM_VERSION`.
     pub version: &'a str,
     /// The number of a user, where there is such a user.
     pub uid_of: &'a dyn Fn(&str) -> Option<u32>,

@@ -50,7 +50,7 @@ const NAME_BYTES_MAX: usize = 32;
 /// Bytes of a text of `help`.
 const HELP_BYTES_MAX: usize = 200;
 
-/// What values an option has.
+/// Values that an option can have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SiteValue {
     /// None: it is given or not.
@@ -64,7 +64,7 @@ pub enum SiteValue {
         /// The greatest one.
         most: u64,
     },
-    /// A text of at most so many bytes.
+    /// A text of at most this number of bytes.
     Text(usize),
 }
 
@@ -73,13 +73,13 @@ pub enum SiteValue {
 pub struct SiteOption {
     /// Long name, without dashes.
     pub name: String,
-    /// What is in its variable's name.
+    /// Plugin in its variable's name.
     pub plugin: String,
     /// Its values.
     pub value: SiteValue,
-    /// What jobs have that do not give it.
+    /// Value for jobs that do not give it.
     pub default: Option<String>,
-    /// What `--help` says.
+    /// Its text in `--help`.
     pub help: String,
 }
 
@@ -160,7 +160,7 @@ impl SiteOption {
 }
 
 impl SiteOptions {
-    /// Reads the text of a file of this name; what is wrong is said.
+    /// Parses the text of a file of this name, with findings.
     pub fn parse(text: &str, file: &str) -> (SiteOptions, Vec<Diagnostic>) {
         let (mut made, mut findings) = (SiteOptions::default(), Vec::new());
         let file: Arc<str> = file.into();
@@ -282,10 +282,10 @@ impl SiteOptions {
         Box::leak(rows.into_boxed_slice())
     }
 
-    /// Checks what a job has of the options, and adds what it has by default.
+    /// Checks a job's options, and adds the defaults.
     ///
     /// # Errors
-    /// It has one that is not there, or a value that is none of the option's.
+    /// The job has an unknown option, or a value that the option does not take.
     pub fn apply(&self, shown: &mut Vec<(String, String)>) -> Result<(), String> {
         let given = || shown.iter().filter(|(key, _)| key.starts_with(PREFIX));
         if given().nth(COUNT_MAX).is_some() {

@@ -7,10 +7,10 @@ use crate::keys::nearest_of;
 
 const KEY: &str = "SlurmctldParameters";
 
-/// What all words of the limits begin with.
+/// Prefix of all words of the limits.
 const PREFIX: &str = "rl_";
 
-/// How many requests of a user pass: each takes a token out of the user's bucket, and tokens come back with time.
+/// Limits of a user's requests: each takes a token out of the user's bucket, and tokens come back with time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimits {
     /// `rl_enable`; without it every request passes.

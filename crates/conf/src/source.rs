@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::diagnostic::{Findings, Origin};
 
-/// How deep `Include` may nest.
+/// Depth to which `Include` may nest.
 const MAX_INCLUDE_DEPTH: usize = 16;
 /// The most files that one configuration may consist of.
 const MAX_FILES: usize = 1024;
@@ -82,7 +82,7 @@ pub(crate) fn read_lines(
 struct Reader<'a> {
     read: ReadFile<'a>,
     findings: &'a mut Findings,
-    /// Of the main file; relative includes start from here.
+    /// Directory of the main file; relative includes start from here.
     directory: PathBuf,
     /// Value of ClusterName so far, for `%c` in includes.
     cluster: Option<String>,
@@ -229,7 +229,7 @@ fn include_of(line: &str) -> Option<&str> {
     is_include.then_some(target)
 }
 
-/// Splits a line into pairs; what is not a pair is reported and skipped.
+/// Splits a line into pairs; other words are reported and skipped.
 fn split_pairs(line: &str, origin: &Origin, findings: &mut Findings) -> LogicalLine {
     let mut pairs = Vec::new();
     let mut at = 0;

@@ -29,7 +29,7 @@ pub struct Network {
     pub rings: Vec<(String, Vec<String>)>,
 }
 
-/// One switch or block and what is below it.
+/// One switch or block and its children.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SwitchLine {
     /// Name.

@@ -54,7 +54,7 @@ pub fn clock(seconds: u64) -> String {
 pub struct ValueError {
     /// The text that was given.
     pub value: String,
-    /// What would have been accepted.
+    /// Form of accepted values.
     pub expected: String,
 }
 

@@ -30,7 +30,7 @@ pub const KEYS: [(&str, &str, &str); 4] = [
     ),
 ];
 
-/// What the file says.
+/// Settings of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VerifierBounds {
     /// `Processes`.
@@ -55,7 +55,7 @@ impl Default for VerifierBounds {
 }
 
 impl VerifierBounds {
-    /// Reads the text of a file of this name; what is wrong is said.
+    /// Parses the text of a file of this name, with findings.
     pub fn parse(text: &str, file: &str) -> (VerifierBounds, Vec<Diagnostic>) {
         let (mut bounds, mut findings) = (VerifierBounds::default(), Vec::new());
         let file: Arc<str> = file.into();

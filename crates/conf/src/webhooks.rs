@@ -59,7 +59,7 @@ pub const EVENTS: [&str; 11] = [
     "node_up",
 ];
 
-/// What traces are made of.
+/// Notices of which traces are made.
 const TRACED: [&str; 2] = ["job_started", "job_ended"];
 
 const USUAL: [&str; 5] = [
@@ -76,7 +76,7 @@ const NAME_BYTES_MAX: usize = 32;
 const URL_BYTES_MAX: usize = 2048;
 const NAMES_MAX: usize = 1000;
 
-/// What an address is sent.
+/// Form of the data sent to an address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WebhookFormat {
     /// Notices.
@@ -95,7 +95,7 @@ pub struct WebhookSettings {
     pub url: String,
     /// The file with the key that signs them.
     pub key: PathBuf,
-    /// What is sent.
+    /// Form of its data.
     pub format: WebhookFormat,
     /// Names of notices.
     pub events: Vec<String>,
@@ -174,7 +174,7 @@ fn names(value: &str) -> Option<Vec<String>> {
     (names.len() <= NAMES_MAX && names.iter().all(is_name)).then_some(names)
 }
 
-/// Reads the text of a file of this name; what is wrong is said.
+/// Parses the text of a file of this name, with findings.
 pub fn parse(text: &str, file: &str) -> (Vec<WebhookSettings>, Vec<Diagnostic>) {
     let (mut made, mut findings) = (Vec::new(), Vec::new());
     let file: Arc<str> = file.into();

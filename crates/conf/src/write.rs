@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// What a private cluster consists of.
+/// Settings of a private cluster.
 #[derive(Debug, Clone)]
 pub struct PrivateClusterConfig<'a> {
     /// Name of this host; all nodes are on it.
@@ -14,7 +14,7 @@ pub struct PrivateClusterConfig<'a> {
     pub user: &'a str,
     /// Directory that everything is kept in.
     pub home: &'a Path,
-    /// How many nodes.
+    /// Number of nodes.
     pub nodes: u32,
     /// CPUs of each node.
     pub cpus: u32,

@@ -77,7 +77,7 @@ fn nodes(state: &State, new: &ClusterConfig, out: &mut Vec<String>) {
     }
 }
 
-/// What the line of a node said; of one that a host has taken, without what that says of itself.
+/// A node's line as configured; for one that a host has taken, without the host's own settings.
 fn line_of(node: &Node) -> Cow<'_, NodeConfig> {
     match &node.line_host {
         None => Cow::Borrowed(&node.config),

@@ -109,8 +109,8 @@ impl State {
         }
     }
 
-    /// What to send to a node that registered with `present`, after the events of its registration were applied:
-    /// launches of jobs that it should run and lacks, ends of jobs that it has and should not.
+    /// Orders for a node that registered with `present`, after the events of its registration were applied: launches of
+    /// jobs that it should run and lacks, ends of jobs that it has and should not.
     pub fn orders_for_node(&self, node: NodeIdx, present: &[JobAttempt]) -> Vec<Effect> {
         let mut out = Vec::new();
         let reboot = self.node(node).and_then(|n| n.reboot.as_ref());

@@ -188,7 +188,7 @@ mod tests {
             "{used:?}"
         );
         assert_eq!(of("a", "a1"), [50.0]);
-        // Who used the most comes last, by whatever name.
+        // The user with the most use comes last, by whatever name.
         let last = all.fair_share(user, user);
         assert!(last < all.fair_share("a", "a1"));
         assert_eq!(all.fair_share("never-named", user), last);
@@ -196,7 +196,8 @@ mod tests {
         assert_eq!(all.fair_share("a", "new"), 1.0);
     }
 
-    /// Who has an association had a further share by each other name, and by one like the own name a better place in the own account.
+    /// A user with an association had a further share by each other name, and by one like the own name a better place
+    /// in the own account.
     #[test]
     fn a_user_with_an_association_has_no_further_share_by_other_names() {
         let tree = &[("depts", "root", 1), ("zed", "depts", 1)];
@@ -214,7 +215,7 @@ mod tests {
         assert!(own < all.fair_share("depts", "b"));
         assert_eq!(all.fair_share("made-up", "zed"), own);
         assert_eq!(all.fair_share("depts", "zed"), own);
-        // What was used there is the user's own afterwards.
+        // The use there is the user's own afterwards.
         for account in ["made-up", "depts"] {
             charge(&mut all, account, "zed", (0, 1000), Timestamp(10_000), 0);
         }
@@ -362,7 +363,7 @@ mod tests {
             ],
         );
         let [a, _, c1, c2, _] = depth_oblivious(&mut mixed);
-        // Who used little of too much stays near the account's fair share, who used most is below it.
+        // A user who used little of too much stays near the account's fair share, the one who used most is below it.
         assert!(c1 < a && a < c2 && c2 < 1.0, "{c1} {a} {c2}");
     }
 }

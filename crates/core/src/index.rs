@@ -382,7 +382,7 @@ impl State {
         [due, purge, power].into_iter().flatten().min()
     }
 
-    /// Whether a job may leave that one purge had to leave for the next.
+    /// Whether jobs old enough are left after a purge (`PURGE_MAX` each).
     pub fn purge_is_due(&self, now: Timestamp) -> bool {
         self.next_purge().is_some_and(|at| at <= now)
     }

@@ -315,7 +315,7 @@ fn next_service(from: ServiceState, happens: ServiceMove) -> Option<ServiceState
         ServiceMove::Undrain => next.drain = false,
         ServiceMove::Return if !from.down => return None,
         ServiceMove::Return => next.down = false,
-        // What is not there is down.
+        // A node that is not there is down.
         ServiceMove::LeaveForFuture => {
             next = ServiceState {
                 down: true,

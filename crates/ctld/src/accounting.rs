@@ -36,7 +36,7 @@ pub(crate) enum AccountingQuery {
     Jobs(Box<AcctQuery>, JobScope),
     /// Usage by jobs that the user may see; whether outages of nodes may be seen as well.
     Usage(UsageQuery, JobScope, bool),
-    /// What a job was submitted with, of the job of this user if one is named.
+    /// Script or environment of a job, of this user's if one is named.
     JobText(JobTextQuery, Option<u32>),
     /// Times of reservations.
     Reservations(ReservationTimesQuery),

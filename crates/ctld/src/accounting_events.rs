@@ -1,5 +1,5 @@
-//! What happens to accounting, for triggers: its store fails or works again, or what waits for it is nearly too much. It only
-//! reports; that nothing is lost is the follower's concern.
+//! Events of accounting, for triggers: its store fails or works again, or the queue for it is nearly too long. It only
+//! reports; the follower ensures that nothing is lost.
 
 use crate::failure;
 use crate::mail::ToWriter;
@@ -20,7 +20,7 @@ struct AccountingState {
 }
 
 impl AccountingState {
-    /// What has happened since. `room` is how many changes may wait.
+    /// Events since the last call. `room` is how many changes may wait.
     fn follow(&mut self, health: &Health, room: usize) -> TriggerEvents {
         let is_failing = health.failing.is_some();
         let is_full = health.waiting >= room / 10 * 9;
@@ -55,7 +55,7 @@ pub(crate) fn watch(
         let mut state = AccountingState::default();
         loop {
             std::thread::sleep(PERIOD);
-            // Who stops the controller takes the follower back.
+            // The thread that stops the controller takes the follower back.
             if failure::is_stopping() {
                 return;
             }

@@ -112,7 +112,8 @@ fn head(state: &State, partitions: bool) -> ClusterPage {
 
 /// Nodes, partitions and settings, without those that are private.
 ///
-/// # Errors The client has disconnected; the rest was not encoded.
+/// # Errors
+/// The client has disconnected; the rest was not encoded.
 pub(crate) fn cluster(
     state: &State,
     identity: &Identity,

@@ -1,5 +1,6 @@
-//! Archives of accounting (`sacctmgr archive`): each request is carried out by a process of its own, which has the controller's user
-//! and program and reads slurmdbd.conf itself. Nobody waits for it but who asked; what it does to the store is in small transactions.
+//! Archives of accounting (`sacctmgr archive`): each request is carried out by a process of its own, which has the
+//! controller's user and program and reads slurmdbd.conf itself. Only the requester waits for it; it changes the store
+//! in small transactions.
 
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_proto::archive::ArchiveRequest;
@@ -15,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub const ARCHIVE_COMMAND: &str = "accounting-archive";
 /// Lines of an answer at most: a file has up to 50,000 rows.
 const LINES_MAX: usize = 10_000;
-/// Bytes of what is said of a failure.
+/// Bytes of the text about a failure.
 const WHY_BYTES_MAX: usize = 1000;
 
 /// Carries out one request at a time.
@@ -25,10 +26,10 @@ pub(crate) struct Archives {
 }
 
 impl Archives {
-    /// Carries a request out, and waits for its end: what was done, a line each.
+    /// Carries a request out, and waits for its end: returns its actions, a line each.
     ///
     /// # Errors
-    /// Another one is being carried out, or what the process says.
+    /// Another one is being carried out, or the process reports an error.
     pub(crate) fn run(&self, conf: &Path, request: ArchiveRequest) -> Result<Vec<String>, Refusal> {
         if self.is_busy.swap(true, Ordering::AcqRel) {
             let why = "another archive is being written or read: try again once it is done";

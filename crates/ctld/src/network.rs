@@ -50,7 +50,7 @@ const STRANGERS: StrangerBounds = StrangerBounds {
     all: 1024,
     of_address: 256,
 };
-/// How long somebody may remain one.
+/// Time limit for a stranger to prove its identity.
 const STRANGER_MAX: Duration = Duration::from_secs(10);
 /// Verified connections that the event loop has not taken yet.
 const ARRIVALS_MAX: usize = 256;

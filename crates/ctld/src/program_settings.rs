@@ -40,7 +40,7 @@ impl ProgramSettings {
     }
 }
 
-/// Those of the file beside slurm.conf. What is wrong with it was found when the configuration was checked.
+/// Webhooks of the file beside slurm.conf. Its errors were found when the configuration was checked.
 pub(crate) fn webhooks(config: &Config) -> Vec<WebhookSettings> {
     let path = config.path.with_file_name(webhooks::FILE);
     let text = muster_conf::optional_text(&path).unwrap_or_default();

@@ -104,7 +104,7 @@ struct Invocation {
     file: Option<(PathBuf, String)>,
     /// When it is killed.
     time_limit: Option<Duration>,
-    /// Whose it is, if that is not the controller's user.
+    /// Its owner, if that is not the controller's user.
     owner: Option<TriggerOwner>,
 }
 

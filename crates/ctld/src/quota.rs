@@ -456,7 +456,7 @@ mod tests {
             }
         };
         assert_eq!((over, all.len()), (Over::Connections(224), 224));
-        // Others who take what they can get leave some for who has few.
+        // Others who take all they can get leave some for users who have few.
         for uid in 1001..1010 {
             all.extend(std::iter::from_fn(|| users.connect(uid).ok()));
         }

@@ -37,7 +37,8 @@ pub struct OpenJournal {
 /// Opens the journal of `cluster`, or creates it where there was never one, and replays it. `each` sees every event
 /// after it is applied.
 ///
-/// # Errors When the journal cannot be read: the message names the error, the place and the remedy. Nothing is
+/// # Errors
+/// When the journal cannot be read: the message names the error, the place and the remedy. Nothing is
 /// changed then.
 pub fn recover(
     storage: Arc<dyn Storage>,

@@ -89,7 +89,7 @@ pub(crate) struct Shared {
     classes: RefCell<Rc<SiteClasses>>,
     /// Options of the site's own.
     site_options: RefCell<Rc<SiteOptions>>,
-    /// What archives accounting.
+    /// Archives of accounting.
     pub(crate) archives: Arc<Archives>,
 }
 

@@ -12,10 +12,10 @@ use std::process::{Command, ExitCode};
 /// Processes that the owner of a trigger may have on the controller's host for its program to start more.
 const PROCESSES_MAX: u64 = 4096;
 
-/// What the process is called.
+/// Name of the process.
 pub const NAME: &str = "muster-trigger";
 
-/// Whose program it is.
+/// Owner of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TriggerOwner {
     pub(crate) uid: u32,

@@ -438,7 +438,7 @@ mod tests {
         drop(inbox);
     }
 
-    /// What came meanwhile counted as the end of a wait: a connection could have any number of them.
+    /// Events meanwhile counted as the end of a wait: a connection could have any number of them.
     #[test]
     fn what_ends_no_wait_leaves_it_counted() {
         let (mut waiting, state) = (Waiting::default(), State::default());
@@ -519,7 +519,7 @@ mod tests {
             kept <= 2 * NODES_UNREAD_MAX && count <= 128,
             "{kept} {count}"
         );
-        // Who reads gets to know of each that comes, once.
+        // A client that reads gets to know of each that comes, once.
         waiting.node_came(&state);
         assert!(inbox.try_recv().is_some() && inbox.try_recv().is_none());
     }

@@ -1,5 +1,5 @@
-//! Notices threads that do not come back. Threads note what they do in a [`ThreadHeartbeat`]; one thread looks at all of them, ends
-//! the process when one takes too long, and tells the service manager that the controller lives.
+//! Notices threads that do not come back. Threads note their work in a [`ThreadHeartbeat`]; one thread looks at all of
+//! them, ends the process when one takes too long, and tells the service manager that the controller lives.
 
 use crate::failure;
 use crate::notify::Notify;

@@ -1,7 +1,8 @@
-//! Notices of jobs and nodes that are sent to addresses of the site (webhooks.conf). The replica makes a notice of an event and hands it
-//! on; a thread writes it to the disk; a thread for each address sends what is there, signed, and again until it is taken. What was
-//! not sent when the controller stopped is sent when it comes back, and what was not written yet is made of the journal again: a
-//! notice comes at least once, with the same id each time. No user names an address, and redirections are not followed.
+//! Notices of jobs and nodes that are sent to addresses of the site (webhooks.conf). The replica makes a notice of an
+//! event and hands it on; a thread writes it to the disk; a thread for each address sends notices, signed, and again
+//! until they are taken. Notices not sent when the controller stopped are sent when it comes back, and those not
+//! written yet are made of the journal again: a notice comes at least once, with the same id each time. No user names
+//! an address, and redirections are not followed.
 
 mod delivery;
 mod notice;
@@ -38,7 +39,7 @@ const PACE: Duration = Duration::from_millis(100);
 /// The file in the folder of spools with the last event that needs no further look.
 const POSITION_FILE: &str = "position";
 
-/// What the thread that writes is sent.
+/// Message to the writing thread.
 enum ToSpool {
     /// One more.
     Notice(SpooledNotice),
@@ -207,7 +208,7 @@ fn wanting(
 }
 
 impl Webhooks {
-    /// Starts the threads, with what was missed.
+    /// Starts the threads, with the missed notices.
     ///
     /// # Errors
     /// There is no thread.
@@ -308,7 +309,7 @@ impl SpoolThread {
                 self.spools.values_mut().for_each(Spool::sync);
             }
         }
-        // The replica has ended: there is nothing after what it saw last.
+        // The replica has ended: there is nothing after the last event that it saw.
         self.sync(self.seen.load(Ordering::Relaxed));
     }
 

@@ -324,7 +324,7 @@ impl Writer {
             let before = (work.turn.events.len(), work.turn.effects.len());
             let begun = charge.as_ref().map(|_| (self.stopwatch)());
             match message {
-                // Another one, of a signal that comes while it stops, takes nothing back.
+                // A second Stop, from a signal during shutdown, does not cancel the nodes flag of the first.
                 ToWriter::Stop { nodes } => work.stop = Some(nodes || work.stop == Some(true)),
                 other => self.take(other, now, work),
             }

@@ -1,4 +1,4 @@
-//! What a database must be able to do, whichever it is.
+//! Operations that every database must have.
 
 use crate::sql::{Kind, SqlValue, Statement};
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 /// Where a database is, and who asks.
 #[derive(Clone, PartialEq, Eq)]
 pub struct DatabaseAddress {
-    /// What it is.
+    /// Kind of the database.
     pub kind: Kind,
     /// Host name, address, or the path of a Unix socket (of MariaDB) or of its directory (of PostgreSQL).
     pub host: String,
@@ -72,7 +72,7 @@ pub enum DatabaseError {
     Connect {
         /// Which.
         address: String,
-        /// What was said.
+        /// Text of the error.
         why: String,
     },
     /// MariaDB refused.
@@ -104,7 +104,7 @@ pub enum DatabaseError {
     OtherWriter(String),
 }
 
-/// The error with what is behind it, which says more.
+/// The error with its causes, which say more.
 fn with_causes(error: &postgres::Error) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);

@@ -17,8 +17,8 @@ pub use source::{ImportError, Names, Source};
 use muster_acct::{ImportMark, Importer, UseKey, UseSum};
 use std::collections::BTreeMap;
 
-/// Seconds before the beginning of a pass from which the next looks again: steps may end after their job, and slurmdbd writes
-/// what it has queued later.
+/// Seconds before the beginning of a pass from which the next looks again: steps may end after their job, and slurmdbd
+/// writes queued rows later.
 const OVERLAP_S: u64 = 86_400;
 /// Numbers of jobs that one pass may still have to go through for it to be the last, which is of one moment.
 const LAST_PASS_MAX: u64 = 200_000;
@@ -34,7 +34,7 @@ pub struct Progress {
     pub added: u64,
 }
 
-/// What an import of the history did.
+/// Counts of an import of the history.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Runs that were added.
@@ -88,7 +88,7 @@ pub fn import_history(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Summary, ImportError> {
     let mut summary = Summary::default();
-    // What comes to much is read as it changes; the rest, and the sums, are of one moment.
+    // Large tables are read as they change; the rest, and the sums, are of one moment.
     let mark = store.mark()?;
     let behind = source.highest_job()?.saturating_sub(mark.after);
     if mark.since_s == 0 && behind > LAST_PASS_MAX {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// How long a connection may take.
 const CONNECT_WAIT: Duration = Duration::from_secs(10);
-/// The session: a statement that does not end is given up, and what is committed is durable.
+/// The session: a statement that does not end is given up, and a committed one is durable.
 const SESSION: &str = "SET statement_timeout = '120s'; SET synchronous_commit = on; SET client_min_messages = warning";
 
 /// A connection.

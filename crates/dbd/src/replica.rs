@@ -92,10 +92,10 @@ impl Replica {
         Ok(Some((copied, *turn)))
     }
 
-    /// Copies what is there, a part of it; whether there was something.
+    /// Copies the next part of the rows; returns whether there were some.
     ///
     /// # Errors
-    /// What the database says. It is to be connected to anew then, and nothing is lost or written twice.
+    /// Errors of the database. It is to be connected to anew then, and nothing is lost or written twice.
     pub fn copy(&mut self, source: &mut CopySource) -> Result<bool, DatabaseError> {
         let Some((rows, copied)) = source.next(self.copied, ROWS)? else {
             return Ok(false);

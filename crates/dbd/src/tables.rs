@@ -156,7 +156,7 @@ pub(crate) const RESERVATION: &[&str] = &[
     "accounts",
 ];
 
-/// Of which database of which cluster rows are.
+/// Cluster and origin of rows.
 #[derive(Clone, Copy)]
 pub(crate) struct RowOrigin<'a> {
     pub(crate) cluster: &'a str,

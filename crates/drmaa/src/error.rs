@@ -76,7 +76,7 @@ codes! {
     ReleaseInconsistentState = c"the job cannot be released in its state",
     /// The time was over first.
     ExitTimeout = c"the time ran out before the job had ended",
-    /// What the job used is not known.
+    /// The job's use is not known.
     NoRusage = c"the job has ended, but what it used is not known",
     /// A list is at its end.
     NoMoreElements = c"the list has no more elements",
@@ -88,7 +88,7 @@ codes! {
 pub struct Error {
     /// Its number.
     pub code: DrmaaErrno,
-    /// What went wrong.
+    /// Description of the error.
     pub text: String,
 }
 

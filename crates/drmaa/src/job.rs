@@ -1,4 +1,4 @@
-//! Jobs by their numbers as programs know them (`17`, `17.3` for a task), their states, and what is known of their ends.
+//! Jobs by their numbers as programs know them (`17`, `17.3` for a task), their states, and their known ends.
 
 use crate::error::{DrmaaErrno, Error};
 use muster_cli::connect::Client;
@@ -58,7 +58,7 @@ impl std::fmt::Display for Name {
     }
 }
 
-/// What `drmaa_job_ps` says.
+/// States of `drmaa_job_ps`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Ps {
@@ -110,7 +110,7 @@ impl JobEnd {
         }
     }
 
-    /// What a program got.
+    /// End of a job in a program's `stat`.
     pub fn of_stat(stat: i32) -> JobEnd {
         let byte = |shift: u32| u8::try_from(stat >> shift & 0xff).unwrap_or_default();
         match stat {
@@ -137,18 +137,18 @@ impl JobEnd {
     }
 }
 
-/// What is known of a job.
+/// Status of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobStatus {
     /// Its state.
     pub ps: Ps,
     /// How it ended, once it has.
     pub end: Option<JobEnd>,
-    /// What it used, as `name=value`.
+    /// Its use, as `name=value`.
     pub usage: Vec<String>,
 }
 
-/// What the controller says of a job, or accounting, where the controller has forgotten it.
+/// Status of a job by the controller, or by accounting, where the controller has forgotten it.
 ///
 /// # Errors
 /// There is no such job, or nobody can be asked.
@@ -211,7 +211,7 @@ fn is_of(job: &Job, name: Name) -> bool {
             job.submission() == name.job && *index == task
         }
         (ArrayRole::None, Some(_)) => false,
-        // Of an array without a task's number: what is left of it.
+        // For an array without a task's number: all tasks that are left.
         (_, None) => job.submission() == name.job,
     }
 }

@@ -1,6 +1,7 @@
-//! DRMAA 1.0 for C (GFD.133): a shared library by which programs submit jobs, wait for them and control them, as commands do: over the
-//! controller's socket, as the user that the process is. Here are the functions of the standard, which turn pointers into values
-//! and results into numbers; what they do is in [`session`]. DRMAA 2 is a library of its own.
+//! DRMAA 1.0 for C (GFD.133): a shared library by which programs submit jobs, wait for them and control them, as
+//! commands do: over the controller's socket, as the user that the process is. Here are the functions of the standard,
+//! which turn pointers into values and results into numbers; their work is in [`session`]. DRMAA 2 is a library of its
+//! own.
 
 pub mod error;
 pub mod job;
@@ -142,7 +143,7 @@ fn number(template: *const JobTemplate) -> usize {
     template as usize
 }
 
-/// What programs know a job template by.
+/// Opaque type of a job template in programs.
 pub enum JobTemplate {}
 
 macro_rules! functions {
@@ -455,7 +456,7 @@ lists! {
     drmaa_get_next_job_id drmaa_get_num_job_ids drmaa_release_job_ids;
 }
 
-/// What an error's number means.
+/// Text of an error's number.
 #[allow(unsafe_code)]
 #[unsafe(no_mangle)]
 pub extern "C" fn drmaa_strerror(number: c_int) -> *const c_char {

@@ -1,5 +1,5 @@
-//! The session of a process: the jobs that it has submitted and not yet waited for, and what is asked of the controller about
-//! them. Nothing is locked while a job is waited for.
+//! The session of a process: the jobs that it has submitted and not yet waited for, and queries about them to the
+//! controller. Nothing is locked while a job is waited for.
 
 use crate::error::{DrmaaErrno, Error};
 use crate::job::{self, JobEnd, JobStatus, Name, Ps};
@@ -24,16 +24,16 @@ pub const ALL: &str = "DRMAA_JOB_IDS_SESSION_ALL";
 /// Any job of a session.
 pub const ANY: &str = "DRMAA_JOB_IDS_SESSION_ANY";
 
-/// What a session knows.
+/// State of a session.
 #[derive(Debug, Default)]
 struct Session {
     /// Jobs that were not waited for.
     jobs: BTreeSet<Name>,
-    /// Those that their owner has stopped by a signal.
+    /// Jobs that their owner has stopped by a signal.
     stopped: BTreeSet<Name>,
 }
 
-/// What the process has.
+/// State of the process.
 #[derive(Debug, Default)]
 struct Shared {
     session: Option<Session>,
@@ -188,7 +188,7 @@ pub fn submit(template: usize, tasks: Option<Tasks>) -> Result<Vec<Name>, Error>
     Ok(names)
 }
 
-/// What a program does to a job.
+/// Action of a program on a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Stops it.

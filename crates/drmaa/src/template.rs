@@ -310,7 +310,7 @@ impl Template {
         line
     }
 
-    /// What no option says, or no option can say of every value.
+    /// Sets fields that no option sets, or that no option can set to every value.
     fn complete(&self, made: &mut UserCommand, command: &str) -> Result<(), Error> {
         let UserCommand::Submit {
             spec, test_only, ..

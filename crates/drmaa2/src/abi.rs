@@ -22,16 +22,16 @@ pub(crate) trait StructMember: Copy {
     /// Its value where nothing is set.
     const UNSET: Self;
 
-    /// What it is set to.
+    /// Its value.
     ///
     /// # Safety
-    /// It is unset, or leads to what its type says.
+    /// It is unset, or leads to a value of its type.
     unsafe fn read(self, name: &str) -> Result<Option<AttributeValue>, DrmaaError>;
 
     /// One of its own for a value; unset where its type has no such value.
     fn of(value: &AttributeValue) -> Self;
 
-    /// Frees what it leads to.
+    /// Frees its value.
     ///
     /// # Safety
     /// As of [`read`](Self::read); nothing reads it any more.
@@ -322,10 +322,10 @@ macro_rules! structures {
                 implementationSpecific: CPairs::UNSET,
             };
 
-            /// What is set.
+            /// Attributes that are set.
             ///
             /// # Safety
-            /// Members are unset or lead to what their types say.
+            /// Members are unset or lead to values of their types.
             pub unsafe fn attributes(&self) -> Result<AttributeMap, DrmaaError> {
                 let mut all = AttributeMap::default();
                 // SAFETY: as the caller promises.
@@ -346,7 +346,7 @@ macro_rules! structures {
             }
         }
 
-        /// Frees a structure and what it leads to.
+        /// Frees a structure and its values.
         ///
         /// # Safety
         /// `at` is null or leads to null or to a structure in memory from malloc(3).
@@ -511,7 +511,7 @@ macro_rules! entries {
         /// Frees an entry of a list.
         ///
         /// # Safety
-        /// As of what it calls.
+        /// As of the called function.
         pub(crate) unsafe extern "C" fn $name(at: *mut *mut c_void) {
             // SAFETY: as the caller promises.
             unsafe { $free(at.cast()) };

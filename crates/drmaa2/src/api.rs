@@ -1,4 +1,5 @@
-//! Functions of the standard on sessions, jobs, job arrays, reservations and the cluster, by what they are of; here is what they share.
+//! Functions of the standard on sessions, jobs, job arrays, reservations and the cluster, by their subject; this module
+//! has their shared parts.
 
 #![allow(unsafe_code)]
 
@@ -102,10 +103,10 @@ unsafe fn jobs_of(at: *const CList) -> Result<Vec<SessionJob>, DrmaaError> {
     }
 }
 
-/// What a filter has set; nothing of none.
+/// Attributes that a filter has set; none for null.
 ///
 /// # Safety
-/// `at` is null or a structure whose members are unset or lead to what their types say.
+/// `at` is null or a structure whose members are unset or lead to values of their types.
 unsafe fn filter_of(at: *const CJobInfo) -> Result<AttributeMap, DrmaaError> {
     // SAFETY: as the caller promises.
     let read = unsafe { at.as_ref().map(|own| own.attributes()) };

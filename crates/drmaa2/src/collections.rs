@@ -36,7 +36,7 @@ struct CPair {
     value: *mut c_char,
 }
 
-/// What lists hold, by the numbers of `drmaa2_listtype`.
+/// Elements of lists, by the numbers of `drmaa2_listtype`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum ListKind {
@@ -276,7 +276,7 @@ pub unsafe extern "C" fn drmaa2_list_del(own: *mut CList, pos: c_long) -> c_int 
     })
 }
 
-/// How many entries there are; -1 of no list.
+/// Number of entries; -1 for no list.
 ///
 /// # Safety
 /// `own` is null or a list that was not freed.

@@ -5,7 +5,7 @@ use muster_model::refusal::{Refusal, RefusalCode};
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What went wrong, by the numbers of `drmaa2_error`.
+/// Kinds of errors, by the numbers of `drmaa2_error`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum DrmaaCode {
@@ -50,7 +50,7 @@ impl DrmaaCode {
 pub struct DrmaaError {
     /// Its number.
     pub code: DrmaaCode,
-    /// What went wrong, and what to do.
+    /// The error, and its remedy.
     pub text: String,
 }
 
@@ -141,7 +141,7 @@ pub fn guarded<T>(failed: T, work: impl FnOnce() -> Result<T, DrmaaError>) -> T 
     }
 }
 
-/// The same for a function that gives the error's number.
+/// As above, for a function that returns the error's number.
 pub fn numbered(work: impl FnOnce() -> Result<(), DrmaaError>) -> libc::c_int {
     let mut number = DrmaaCode::Success.number();
     guarded((), || {

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Between two looks.
 const LOOK_EACH: Duration = Duration::from_secs(1);
 
-/// What happened, by the numbers of `drmaa2_event`.
+/// Kinds of events, by the numbers of `drmaa2_event`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum EventKind {
@@ -22,10 +22,10 @@ pub enum EventKind {
     Migrated = 1,
 }
 
-/// What a function is called with: the members of `drmaa2_notification`.
+/// Function that gets the members of a `drmaa2_notification`.
 pub type Listener = fn(at: usize, notification: &AttributeMap);
 
-/// What is watched, and for whom.
+/// Watched sessions, and the function for their events.
 #[derive(Debug)]
 struct EventWatch {
     /// The program's function, as the address that the listener gets.
@@ -135,7 +135,7 @@ fn call(listener: Listener, notification: &AttributeMap) {
     }
 }
 
-/// What was seen of a job.
+/// State of a job as seen.
 #[derive(Clone, Debug, PartialEq)]
 struct JobSight {
     state: DrmaaState,
@@ -153,7 +153,7 @@ impl JobSight {
         }
     }
 
-    /// What happened since a look before, if anything did. The first look is at a job as it is.
+    /// Event since a look before, if there was one. The first look is at a job as it is.
     fn event(&self, before: Option<&JobSight>) -> Option<EventKind> {
         let Some(before) = before else {
             return Some(EventKind::NewState);

@@ -153,7 +153,7 @@ pub unsafe extern "C" fn drmaa2_set_instance_value(
     })
 }
 
-/// What an attribute is. The instance does not matter.
+/// Description of an attribute. The instance does not matter.
 ///
 /// # Safety
 /// `name` is null or a string.

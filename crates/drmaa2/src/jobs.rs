@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a controller that restarts is waited for.
+/// Time for which a controller that restarts is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A connection to the controller.
@@ -146,7 +146,7 @@ fn of_array(job: muster_model::ids::JobId, tasks: TaskIndices) -> Vec<JobRef> {
     own.collect()
 }
 
-/// What a job or job array was submitted with.
+/// Template with which a job or job array was submitted.
 ///
 /// # Errors
 /// The session does not have it.
@@ -183,7 +183,7 @@ pub struct SessionJob {
 /// Jobs that this process has stopped, with how often they had been restarted then.
 static STOPPED: Mutex<BTreeMap<JobRef, u32>> = Mutex::new(BTreeMap::new());
 
-/// What is known of jobs, with those that were stopped by a signal as suspended.
+/// Records of jobs, with those that were stopped by a signal as suspended.
 fn find(
     client: &mut Client,
     jobs: &[SessionJob],
@@ -215,7 +215,7 @@ fn find(
     Ok(found)
 }
 
-/// What is known of a job.
+/// Record of a job.
 ///
 /// # Errors
 /// Nobody knows it.
@@ -276,7 +276,7 @@ fn depth_of(filter: &AttributeMap) -> Depth {
     }
 }
 
-/// What programs do to a job.
+/// Actions of programs on a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobAction {
     /// Stops it.
@@ -445,7 +445,7 @@ pub fn reap(own: &SessionJob) -> Result<(), DrmaaError> {
     }
     let mut client = connect()?;
     let found = find(&mut client, std::slice::from_ref(own), Depth::States)?;
-    // What nobody knows any more has ended long ago.
+    // A job that nobody knows any more has ended long ago.
     if let Some(Some(found)) = found.first()
         && !found.state.is_ended()
     {
@@ -464,7 +464,7 @@ pub fn reap(own: &SessionJob) -> Result<(), DrmaaError> {
     store()?.add(SessionKind::Jobs, name, &SessionEntry::Reaped(own.job))
 }
 
-/// What is waited for.
+/// Phase that is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobPhase {
     /// It is on machines, or has been.
@@ -531,7 +531,7 @@ pub fn wait(
     }
 }
 
-/// How far a job is.
+/// Progress of a job towards a phase.
 enum Reached {
     Yes,
     NotYet,

@@ -1,7 +1,8 @@
-//! DRMAA 2 for C (GFD.230, the binding of GFD.231): a shared library by which programs submit jobs, wait for them, control them, reserve
-//! cores and look at the cluster, as commands do: over the controller's socket, as the user that the process is. The functions of the
-//! standard are in [`api`], [`collections`], [`abi`] and [`extensions`], which turn pointers into values and results into numbers; what
-//! they do is in the other modules. DRMAA 1.0 is a library of its own.
+//! DRMAA 2 for C (GFD.230, the binding of GFD.231): a shared library by which programs submit jobs, wait for them,
+//! control them, reserve cores and look at the cluster, as commands do: over the controller's socket, as the user that
+//! the process is. The functions of the standard are in [`api`], [`collections`], [`abi`] and [`extensions`], which
+//! turn pointers into values and results into numbers; their work is in the other modules. DRMAA 1.0 is a library of
+//! its own.
 
 /// Functions of the standard that give a value, or another one where they fail.
 macro_rules! functions {

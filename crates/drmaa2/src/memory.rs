@@ -25,7 +25,7 @@ pub fn placed<T: Copy>(value: T) -> *mut T {
     at
 }
 
-/// The same with a text behind it that goes with it: the value, given where the text is.
+/// As above, with a text behind the value that goes with it; `value` gets the place of the text.
 pub fn placed_with_text<T: Copy>(text: &str, value: impl FnOnce(*mut c_char) -> T) -> *mut T {
     let length = text.find('\0').unwrap_or(text.len());
     let at = allocated::<T>(size_of::<T>() + length + 1);
@@ -67,7 +67,7 @@ pub unsafe fn copy(own: *const c_char) -> *mut c_char {
     at
 }
 
-/// What a pointer of the program's leads to, and null in its place.
+/// Takes the pointer of the program's, and leaves null in its place.
 ///
 /// # Safety
 /// `at` is null or leads to a pointer.

@@ -1,4 +1,4 @@
-//! What is known of jobs: the controller's records, and those of accounting for jobs that it has forgotten or that have ended.
+//! Records of jobs: the controller's, and those of accounting for jobs that it has forgotten or that have ended.
 
 use crate::error::DrmaaError;
 use crate::job_ref::JobRef;
@@ -71,7 +71,7 @@ impl DrmaaState {
     }
 }
 
-/// What is known of a job.
+/// Record of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobRecord {
     /// The job.
@@ -84,7 +84,7 @@ pub struct JobRecord {
     pub sub_state: Option<String>,
     /// Whether it has been on machines.
     pub has_started: bool,
-    /// How often it was requeued.
+    /// Number of its requeues.
     pub restarts: u32,
     /// The members of `drmaa2_jinfo`.
     pub info: AttributeMap,
@@ -95,11 +95,11 @@ pub struct JobRecord {
 pub enum Depth {
     /// States are enough: accounting is asked only for jobs that the controller has forgotten.
     States,
-    /// What jobs used, too: accounting is asked for all that have ended.
+    /// Use by jobs, too: accounting is asked for all that have ended.
     Usage,
 }
 
-/// What is known of jobs, in their order; nothing of those that nobody knows.
+/// Records of jobs, in their order; none for jobs that nobody knows.
 ///
 /// # Errors
 /// The controller cannot be asked.
@@ -136,7 +136,7 @@ pub fn find(
                 place.insert(library::accounting(client, job.job)?)
             }
         };
-        // Of a job that ran several times, the last counts. Accounting has a job that ended just now in a moment.
+        // The last run of a job that ran several times counts. Accounting has a job that ended just now in a moment.
         let row = rows.iter().rfind(|row| is_row_of(row, *job));
         let row = row.filter(|row| record.is_none() || row.state.is_ended());
         found.push(row.map(|row| of_accounting(row, *job)).or(record));
@@ -179,7 +179,7 @@ fn is_of(own: &Job, job: JobRef) -> bool {
         (ArrayRole::Pending { indices }, Some(task)) => indices.contains(task),
         (ArrayRole::Task { index, .. }, Some(task)) => *index == task,
         (ArrayRole::None, Some(_)) => false,
-        // Of an array without a task's number: what is left of it.
+        // For an array without a task's number: all tasks that are left.
         (_, None) => true,
     }
 }
@@ -197,7 +197,7 @@ fn is_row_of(row: &AcctJob, job: JobRef) -> bool {
     }
 }
 
-/// What a state is, but for suspension by a signal.
+/// DRMAA's state for Slurm's, but for suspension by a signal.
 fn state_of(state: JobState, exit: ExitStatus, hold: Hold, restarts: u32) -> DrmaaState {
     match (state, hold == Hold::None, restarts > 0) {
         (JobState::Pending, true, false) => DrmaaState::Queued,
@@ -232,7 +232,7 @@ fn signal_of(state: JobState, exit: ExitStatus, has_started: bool) -> Option<Str
     ))
 }
 
-/// What both kinds of records have of an end.
+/// Common part of both kinds of records about an end.
 #[derive(Debug)]
 struct JobEnding {
     state: JobState,

@@ -51,7 +51,7 @@ fn unsupported(name: &str, why: &str) -> DrmaaError {
     )
 }
 
-/// What the controller is asked for.
+/// Request to the controller.
 fn ask(template: &AttributeMap, now: i64) -> Result<ReservationAsk, DrmaaError> {
     for name in ["jobCategory", "minPhysMemory", "machineOS", "machineArch"] {
         if template.get(name).is_some() {
@@ -76,7 +76,7 @@ fn ask(template: &AttributeMap, now: i64) -> Result<ReservationAsk, DrmaaError> 
             "duration is {length}: a number of seconds is expected"
         )));
     }
-    // Of three times, two make the third.
+    // Two of the three times give the third.
     let (start, end) = match (at("startTime")?, at("endTime")?, length) {
         (Some(start), Some(end), _) => (start, end),
         (None, Some(end), Some(length)) => (end.saturating_sub(length), end),
@@ -152,7 +152,7 @@ pub fn of_session(session: &str) -> Result<Vec<String>, DrmaaError> {
     Ok(own.filter(|id| all.contains(id)).collect())
 }
 
-/// What a reservation of the session was asked for with.
+/// Template with which a reservation of the session was requested.
 ///
 /// # Errors
 /// The session does not have it.

@@ -13,7 +13,7 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// What a session is for.
+/// Kind of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SessionKind {
     /// Jobs.
@@ -31,7 +31,7 @@ impl SessionKind {
     }
 }
 
-/// What was submitted at once.
+/// Jobs submitted at once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SubmittedJobs {
     /// The tasks of a job array.
@@ -40,7 +40,7 @@ pub struct SubmittedJobs {
     pub template: AttributeMap,
 }
 
-/// What a session's file has.
+/// Content of a session's file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SessionRecord {
     /// The path of the cluster's slurm.conf.
@@ -201,7 +201,7 @@ impl SessionEntry {
     }
 }
 
-/// How far a file has been read.
+/// Position up to which a file has been read.
 #[derive(Debug)]
 struct FileReading {
     inode: u64,
@@ -225,7 +225,7 @@ impl SessionStore {
         }
     }
 
-    /// Those of this process's user: `muster-drmaa2` in XDG_STATE_HOME, or in `~/.local/state`.
+    /// The store of this process's user: `muster-drmaa2` in XDG_STATE_HOME, or in `~/.local/state`.
     ///
     /// # Errors
     /// The user has no home.
@@ -287,7 +287,7 @@ impl SessionStore {
         for entry in entries {
             let entry = entry.map_err(|e| cannot("read", &folder, &e))?;
             let file = entry.file_name();
-            // What is being written has a dot.
+            // A file being written has a dot.
             names.extend(
                 file.to_str()
                     .filter(|f| !f.contains('.'))
@@ -349,7 +349,7 @@ impl SessionStore {
         Ok(())
     }
 
-    /// What a session has.
+    /// Reads a session.
     ///
     /// # Errors
     /// There is no such session, or it cannot be read.

@@ -1,4 +1,4 @@
-//! What a job template asks the controller for: the options of sbatch that its attributes are, and what no option can say.
+//! Request of a job template to the controller: the options of sbatch for its attributes, and fields without an option.
 
 use crate::abi;
 use crate::error::{DrmaaCode, DrmaaError};
@@ -22,7 +22,7 @@ const KIB: u64 = 1024;
 pub struct ArrayAsk {
     /// Its indices.
     pub tasks: TaskIndices,
-    /// How many of its jobs run at once.
+    /// Number of its jobs that run at once.
     pub max_parallel: Option<u32>,
 }
 
@@ -257,7 +257,7 @@ fn placed(template: &AttributeMap, text: &str, is_array: bool) -> String {
     out
 }
 
-/// What no option says, or no option can say of every value.
+/// Sets fields that no option sets, or that no option can set to every value.
 fn complete(made: &mut UserCommand, template: &AttributeMap) -> Result<(), DrmaaError> {
     let limits = soft_limits(template)?;
     let UserCommand::Submit {

@@ -28,9 +28,9 @@ pub enum AttributeValue {
 /// An entry of a dictionary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextPair {
-    /// What it is found by.
+    /// The key.
     pub key: String,
-    /// What it says.
+    /// The value.
     pub value: String,
 }
 
@@ -39,7 +39,7 @@ pub struct TextPair {
 pub struct MachineSlots {
     /// The machine.
     pub machine: String,
-    /// How many, if that is known.
+    /// Number of slots, if that is known.
     pub slots: Option<i64>,
 }
 
@@ -53,7 +53,7 @@ pub struct VersionText {
 }
 
 impl VersionText {
-    /// Of `6.1.0-18-amd64`, `6` and `1.0-18-amd64`.
+    /// Splits at the first dot: `6.1.0-18-amd64` into `6` and `1.0-18-amd64`.
     pub fn of(text: &str) -> VersionText {
         let (major, minor) = text.split_once('.').unwrap_or((text, "0"));
         VersionText {
@@ -66,7 +66,7 @@ impl VersionText {
 /// Where the implementation-specific attributes of a structure are among the others.
 pub const EXTRAS: &str = "implementationSpecific";
 
-/// Attributes by name; what is unset is absent.
+/// Attributes by name; unset ones are absent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AttributeMap(BTreeMap<String, AttributeValue>);
 
@@ -226,7 +226,7 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-/// What [`escape`] was given.
+/// The text that [`escape`] was given.
 pub fn unescape(text: &str) -> Option<String> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

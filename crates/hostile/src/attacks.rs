@@ -111,7 +111,7 @@ macro_rules! or_end {
 }
 use or_end;
 
-/// The time in so many seconds.
+/// The time in this number of seconds.
 fn in_seconds(seconds: u64) -> Timestamp {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let now = since.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(0));

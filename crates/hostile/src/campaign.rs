@@ -17,22 +17,22 @@ use std::time::{Duration, Instant};
 
 /// Processes that attack at once.
 pub const PROCESSES: usize = 8;
-/// How much longer than its time a process may take before it is killed.
+/// Time beyond its own after which a process is killed.
 const GRACE: Duration = Duration::from_secs(60);
 
-/// What attacks have done so far.
+/// Results of attacks so far.
 #[derive(Clone, Debug, Default)]
 pub struct CampaignReport {
-    /// How often each attack was carried out, and what came of it.
+    /// Number of runs of each attack, and their outcome.
     rows: BTreeMap<&'static str, (u64, Outcome)>,
     /// The most resident memory of each daemon, MiB.
     peaks: BTreeMap<String, u64>,
-    /// What did not hold at the end.
+    /// Invariants that did not hold at the end.
     end: Vec<String>,
-    /// How long another user's submissions took while loads ran.
+    /// Times of another user's submissions while loads ran.
     pub submissions: Latencies,
-    /// How long the same command took meanwhile that asks nobody for anything: what the machine takes for it, whose
-    /// processors the attackers use too.
+    /// Times of a command that asks no daemon meanwhile: the machine's own part, whose processors the attackers use
+    /// too.
     pub starts: Latencies,
     /// Requests of the other user while loads ran, and the time that the controller had them, by its own count.
     served: (u64, Duration),
@@ -43,11 +43,11 @@ pub struct CampaignReport {
 pub struct Round {
     /// Which round it is: each process has another load in the next.
     pub number: usize,
-    /// What decides the choices of the processes.
+    /// Seed of the processes' choices.
     pub seed: u64,
     /// For how long.
     pub time: Duration,
-    /// How many requests each process makes at most.
+    /// Most requests of each process.
     pub requests: u64,
 }
 
@@ -165,7 +165,7 @@ impl CampaignReport {
         self.end.extend(health::check_restart(target));
     }
 
-    /// What must not have happened, with the name of the attack.
+    /// Findings, with the name of the attack.
     pub fn findings(&self) -> Vec<String> {
         let of_row = |(name, (_, outcome)): (&&'static str, &(u64, Outcome))| {
             let name = *name;
@@ -180,7 +180,7 @@ impl CampaignReport {
         rows.chain(end).collect()
     }
 
-    /// What could not be tried.
+    /// Attacks that could not be tried.
     pub fn skipped(&self) -> Vec<String> {
         let rows = self.rows.iter();
         let mut lines: Vec<String> = rows
@@ -236,7 +236,7 @@ impl CampaignReport {
 pub struct Latencies(Vec<Duration>);
 
 impl Latencies {
-    /// The time in which so many of a thousand were done.
+    /// The time in which this part of a thousand were done.
     pub fn of_thousand(&self, part: usize) -> Duration {
         let mut times = self.0.clone();
         times.sort_unstable();
@@ -288,7 +288,7 @@ fn is_running(child: &mut Child) -> bool {
     matches!(child.try_wait(), Ok(None))
 }
 
-/// What a process has written, once it has ended; it is killed if it does not.
+/// Output of a process, once it has ended; it is killed if it does not.
 fn collect(mut child: Child, end: Instant) -> Outcome {
     let mut late = false;
     while is_running(&mut child) {

@@ -32,7 +32,7 @@ impl ControllerPort {
         })
     }
 
-    /// Opens a channel. What is written may wait so long.
+    /// Opens a channel. `patience` limits the time of a write.
     ///
     /// # Errors
     /// The controller refuses, or does not answer.

@@ -1,4 +1,4 @@
-//! What must hold after each attack, whatever it was: the same daemons, in little memory, with all nodes in use, serving
+//! Invariants after each attack, whatever it was: the same daemons, in little memory, with all nodes in use, serving
 //! another user.
 
 use crate::jobs::victim_works;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Resident memory that a daemon may have.
 pub const RESIDENT_MAX_MIB: u64 = 512;
-/// How long another user's small job may take from submission to end, in a debug build on a busy machine.
+/// Time limit for another user's small job from submission to end, in a debug build on a busy machine.
 const JOB_MAX: Duration = Duration::from_secs(30);
 
 /// Which processes the daemons are.
@@ -53,7 +53,7 @@ pub fn resident_peak(target: &Target) -> Vec<(String, u64)> {
         .collect()
 }
 
-/// What does not hold.
+/// Invariants that do not hold.
 pub fn check(target: &Target, before: &Daemons) -> Vec<String> {
     let mut wrong = Vec::new();
     for (name, pid, start) in &before.0 {
@@ -86,7 +86,7 @@ pub fn check(target: &Target, before: &Daemons) -> Vec<String> {
 /// Jobs that are in the queue when the controller is restarted.
 const HELD: &str = "sbatch -H -o /dev/null --wrap true; sbatch -H -a 0-9 -o /dev/null --wrap true";
 
-/// Restarts the controller; what is in the queue must be the same afterwards.
+/// Restarts the controller; the queue must be the same afterwards.
 pub fn check_restart(target: &Target) -> Vec<String> {
     // Records of ended jobs leave the queue at any time.
     let queue = || target.run(ROOT, "squeue -h -o '%i %T %u %Q %r' | sort").out;

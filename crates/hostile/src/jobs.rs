@@ -64,7 +64,7 @@ pub(crate) fn running_job(
     running_job_of(target, user, spec, outcome)
 }
 
-/// The same of a job that is given.
+/// As above, for a given job.
 pub(crate) fn running_job_of(
     target: &Target,
     user: User,

@@ -1,5 +1,5 @@
-//! What many processes of unprivileged users do at once, for a time: floods, parts of frames, wrong values, descriptors.
-//! Whatever comes back is right, as long as others are served meanwhile and the daemons stay as they were.
+//! Simultaneous loads by many processes of unprivileged users, for a time: floods, parts of frames, wrong values,
+//! descriptors. Any answer is right, as long as others are served meanwhile and the daemons stay as they were.
 
 mod bytes;
 mod descriptors;
@@ -26,7 +26,7 @@ pub struct Load {
     run: fn(&Target, &mut Random, &Budget) -> Outcome,
 }
 
-/// How much a load may do.
+/// Limits of a load.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
     until: Instant,
@@ -117,16 +117,16 @@ pub const LOADS: &[Load] = &[
 /// The environment variable by which a process learns that it is to attack, and how.
 pub const VARIABLE: &str = "MUSTER_HOSTILE_ATTACKER";
 
-/// What one process is to do.
+/// Assignment of one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assignment {
     /// Place in [`LOADS`].
     pub load: usize,
-    /// What decides its choices.
+    /// Seed of its choices.
     pub seed: u64,
     /// For how long.
     pub time: Duration,
-    /// How many requests at most.
+    /// Most requests.
     pub requests: u64,
 }
 

@@ -1,5 +1,5 @@
-//! What a cluster of several hosts has and the attacked one has not by itself: an agent that serves `SlurmdPort`, and a sackd, which
-//! makes tokens of auth/slurm. Both are of one host here, and have a key of their own.
+//! Parts of a cluster of several hosts that the attacked one lacks: an agent that serves `SlurmdPort`, and a sackd,
+//! which makes tokens of auth/slurm. Both are of one host here, and have a key of their own.
 
 use crate::cbor::Value;
 use crate::peer::{Peer, PeerReply, ReplyContent, framed};
@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long an exchange may take.
+/// Time limit of an exchange.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The agent's port and sackd. sackd ends with the value, or with the thread that started it.
@@ -129,7 +129,7 @@ pub(crate) fn sack_socket(target: &Target) -> PathBuf {
     directory(target).join("sack.socket")
 }
 
-/// What the side that connects says first within the exchange.
+/// First message of the connecting side within the exchange.
 pub(crate) fn hello(greeting: Greeting) -> Vec<u8> {
     Value::of(&ChannelHello {
         greeting,
@@ -138,7 +138,7 @@ pub(crate) fn hello(greeting: Greeting) -> Vec<u8> {
     .encode()
 }
 
-/// The same, of this version.
+/// As above, of this version.
 pub(crate) fn own_hello() -> Vec<u8> {
     hello(Versions::CLUSTER.greeting())
 }
@@ -168,7 +168,7 @@ pub(crate) fn dial(at: SocketAddr, patience: Duration) -> io::Result<TcpStream> 
 /// A channel to the agent below srun: each step of the exchange by itself.
 pub(crate) struct Begin {
     client: Initiator,
-    /// What is to be sent first.
+    /// First bytes to send.
     pub(crate) opening: Vec<u8>,
 }
 

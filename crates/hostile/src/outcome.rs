@@ -1,4 +1,4 @@
-//! What an attack did and what came of it.
+//! Outcome of an attack: requests, answers, findings.
 
 use crate::peer::PeerReply;
 use std::fmt::Write as _;
@@ -12,9 +12,9 @@ pub struct Outcome {
     pub refused: u64,
     /// Requests that were carried out or answered.
     pub accepted: u64,
-    /// What must not have happened, in words.
+    /// Findings, in words.
     pub findings: Vec<String>,
-    /// What could not be tried here, and why.
+    /// Attacks that could not be tried here, and why.
     pub skipped: Vec<String>,
 }
 
@@ -72,7 +72,8 @@ impl Outcome {
         text
     }
 
-    /// What another process wrote. Lines of any other form are findings: a process of the attack that panics says so.
+    /// Parses the output of another process. Lines of any other form are findings: a process of the attack that panics
+    /// says so.
     pub fn from_lines(text: &str) -> Outcome {
         let mut outcome = Outcome::default();
         for line in text.lines() {

@@ -17,10 +17,10 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long an answer may take before the daemon counts as hung.
+/// Time limit for an answer, after which the daemon counts as hung.
 pub const ANSWER_MAX: Duration = Duration::from_secs(20);
 
-/// What came of a request.
+/// Outcome of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PeerReply<T> {
     /// It was carried out or answered.
@@ -103,7 +103,7 @@ impl ReplyContent for FromStepd {
     }
 }
 
-/// What an agent takes some bytes for, if it takes them for a credential.
+/// The credential that an agent reads from these bytes, if it reads one.
 pub fn credential(bytes: &[u8]) -> Option<JobCredential> {
     minicbor::decode(bytes).ok()
 }
@@ -126,12 +126,12 @@ impl Peer {
     /// Connects and writes, both with a limit on the time that the daemon may let this wait.
     ///
     /// # Errors
-    /// `WouldBlock` where the daemon accepts nobody for so long.
+    /// `WouldBlock` where the daemon accepts nobody for this time.
     pub fn connect_within(socket: &Path, patience: Duration) -> io::Result<Peer> {
         Peer::connect_by(SockType::Stream, socket, patience)
     }
 
-    /// The same where messages are kept whole (`SOCK_SEQPACKET`): each write is one, and each read.
+    /// As above, where messages are kept whole (`SOCK_SEQPACKET`): each write is one, and each read.
     ///
     /// # Errors
     /// See [`Peer::connect_within`].
@@ -240,7 +240,7 @@ impl Peer {
         }
     }
 
-    /// Reads the first frame, and what follows it until the daemon closes or nothing has come for so long; all as one.
+    /// Reads the first frame, and all that follows until the daemon closes or is silent for `patience`; all as one.
     ///
     /// # Errors
     /// Nothing came.
@@ -285,7 +285,7 @@ pub fn request(body: RequestBody) -> Value {
     })
 }
 
-/// What a message asks of the controller; none if it is no request.
+/// Request in a message to the controller; none if it is no request.
 pub fn body_of(message: &Value) -> Option<RequestBody> {
     let request: Request = minicbor::decode(&message.encode()).ok()?;
     Some(request.body)

@@ -45,7 +45,7 @@ use muster_proto::step::NodeEnd;
 use muster_proto::step::{AgentRequest, HetStep, StepLaunch, StepShare, StepSpec};
 use muster_proto::version::Greeting;
 
-/// Who may make a request.
+/// Users who may make a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rights {
     /// Every user.
@@ -61,7 +61,7 @@ pub enum Rights {
 pub struct Sample {
     /// The kind, as the protocol calls it.
     pub name: &'static str,
-    /// Who may make it.
+    /// Users who may make it.
     pub rights: Rights,
     /// The request.
     pub body: RequestBody,
@@ -193,7 +193,7 @@ pub fn submit(spec: JobSpec, script: &str) -> RequestBody {
     submit_with(spec, blobs(script, &[]))
 }
 
-/// A submission with what it carries.
+/// A submission with its blobs.
 pub fn submit_with(spec: JobSpec, blobs: Vec<(BlobId, ByteVec)>) -> RequestBody {
     RequestBody::Command(Box::new(UserCommand::Submit {
         spec: Box::new(spec),
@@ -623,7 +623,7 @@ fn archive_dump(dir: Option<&str>) -> RequestBody {
     })))
 }
 
-/// What srun asks for, without a key.
+/// Request of srun for a step, without a key.
 pub fn step(job: JobId, argv: &[&str]) -> StepSpec {
     StepSpec {
         job,
@@ -740,7 +740,7 @@ pub fn agent_samples(job: JobId, key: &[u8]) -> Vec<AgentSample> {
         ),
         AgentRequest::Create(Box::new(full_step(job))),
         AgentRequest::ServeNode("n1".to_owned(), None),
-        // Of a version that is not there: others are taken from everybody.
+        // A version that does not exist: others are taken from everybody.
         AgentRequest::Greeting(Greeting {
             protocol: u32::MAX,
             ..Greeting::default()

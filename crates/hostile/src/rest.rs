@@ -17,7 +17,7 @@ const DAEMON: User = User { uid: 3, gid: 3 };
 pub const ATTACKER_NAME: &str = "nobody";
 /// The name of the user whose jobs must go on.
 pub const VICTIM_NAME: &str = "games";
-/// How long an answer may take that another user waits for.
+/// Time limit for an answer to another user.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 
 /// slurmrestd of a cluster. It ends with the value, or with the thread that started it.
@@ -111,17 +111,17 @@ pub fn request(method: &str, path: &str, headers: &str, body: &[u8]) -> Vec<u8> 
     request
 }
 
-/// What came back.
+/// Answer of slurmrestd.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
     /// The status; 0 if the server closed without one.
     pub status: u16,
-    /// What follows the head.
+    /// Body after the head.
     pub body: String,
 }
 
 impl Page {
-    /// Whether what was asked for was done.
+    /// Whether the request was carried out.
     pub fn is_done(&self) -> bool {
         let has_errors = self.body.contains("\"error_number\"");
         self.status == 200 && !has_errors
@@ -168,7 +168,7 @@ pub fn exchange(target: &Target, bytes: &[u8]) -> Option<Page> {
     })
 }
 
-/// What does not hold of it.
+/// Invariants of slurmrestd that do not hold.
 pub fn check(target: &Target) -> Vec<String> {
     if pid(target).is_none() {
         return Vec::new();

@@ -18,7 +18,7 @@ use muster_model::refusal::RefusalCode;
 use muster_model::spec::{ArraySpec, JobSpec};
 use muster_proto::client::{RequestBody, Response};
 
-/// What root is not asked to do: it would stop the cluster, or a node.
+/// Requests not made by root: they would stop the cluster, or a node.
 const NOT_BY_ROOT: [&str; 6] = [
     "Shutdown",
     "NodeHello",
@@ -28,11 +28,12 @@ const NOT_BY_ROOT: [&str; 6] = [
     "SetDebug",
 ];
 
-/// What undoes what root was asked to do.
+/// Commands that undo root's requests.
 const UNDO: &str = "scontrol update partitionname=batch state=up; scontrol update nodename=n1 state=resume; \
                     scontrol delete reservation=r1; scontrol delete partition=p1; true";
 
-/// What users see of everything that requests may change; of jobs, those that are there: ended ones are forgotten in time.
+/// State that users see of everything that requests may change; of jobs, the existing ones: ended ones are forgotten in
+/// time.
 const STATE: &str = "squeue -h -a -o '%i %T %r %u %j %k' | sort; scontrol -o show partition; \
                      scontrol -o show reservation; sinfo -h -N -o '%N %T %E %w' | sort; \
                      sacctmgr -n -P show account; sacctmgr -n -P show user; sacctmgr -n -P show qos; true";

@@ -150,10 +150,10 @@ pub struct Lingering {
 }
 
 impl Lingering {
-    /// A connection that makes its last close wait for so long.
+    /// A connection whose last close waits for `linger`.
     ///
     /// # Errors
-    /// Those of the socket calls.
+    /// Errors of the socket calls.
     pub fn new(linger: Duration) -> io::Result<Lingering> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let stream = TcpStream::connect(listener.local_addr()?)?;

@@ -41,15 +41,15 @@ const USERS: [User; 6] = [
     COORDINATOR,
 ];
 
-/// What slurm.conf says of each node.
+/// Settings of each node in slurm.conf.
 pub(crate) const NODE_WORDS: &str =
     "CPUs=8 Sockets=1 CoresPerSocket=8 ThreadsPerCore=1 RealMemory=4000 State=UNKNOWN";
 
 /// Nodes of the cluster.
 pub const NODES: u64 = 2;
 
-/// Keys that the cluster's slurm.conf has beside those of a private cluster: what attacks need to be seen. The mail program
-/// writes down what it was called with.
+/// Keys that the cluster's slurm.conf has beside those of a private cluster: attacks need them to be seen. The mail
+/// program writes down its arguments.
 pub fn configuration(home: &Path) -> String {
     let key = home.join("jwt.key");
     // Free a moment ago: by tokens the controller is reached over the network.
@@ -74,7 +74,7 @@ pub struct Target {
     home: PathBuf,
 }
 
-/// What a command did.
+/// Result of a command.
 #[derive(Clone, Debug)]
 pub struct Ran {
     /// Exit status; 128 + n for signal n.
@@ -130,7 +130,7 @@ impl Target {
         &self.home
     }
 
-    /// What the mail program was called with.
+    /// File with the arguments of the mail program.
     pub fn mail_log(&self) -> PathBuf {
         self.home.join("mail.log")
     }
@@ -331,7 +331,7 @@ impl Target {
         self.run(crate::sys::ROOT, &self.agent_command(node))
     }
 
-    /// What starts a node's agent.
+    /// Command line that starts a node's agent.
     pub fn agent_command(&self, node: &str) -> String {
         // The node whose port is attacked keeps it: its configuration is another.
         let conf = self.network_configuration();

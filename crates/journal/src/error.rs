@@ -1,6 +1,6 @@
-//! What can go wrong with a journal. Every error names the file (and the byte and position where
-//! there is one) and ends with what the admin can do. Deciding whether to go on is left to the
-//! caller: see [`Error::is_full`] for the one that a running controller survives.
+//! Errors of a journal. Every error names the file (and the byte and position where there is one) and ends with a
+//! remedy for the administrator. The caller decides whether to go on: see [`Error::is_full`] for the one that a running
+//! controller survives.
 
 use std::io;
 
@@ -22,7 +22,7 @@ pub enum Error {
         file: String,
         /// Bytes that the batch needed.
         needed: u64,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// The process or the system has no descriptor or memory for a new file. The log took nothing of the batch and
@@ -34,21 +34,21 @@ pub enum Error {
     NoDescriptor {
         /// The file.
         file: String,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// An operation of the storage failed.
     #[error("journal {file}: cannot {op}: {source}")]
     Io {
-        /// What was being done, as a verb.
+        /// The operation, as a verb.
         op: &'static str,
         /// The file or directory.
         file: String,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// Making data durable failed. After that nobody knows what is on the disk (the kernel drops
-    /// the pages and reports the error once), so the log takes no more appends.
+    /// Making data durable failed. After that the state of the disk is unknown (the kernel drops the pages and reports
+    /// the error once), so the log takes no more appends.
     #[error(
         "journal {file}: sync failed ({source}); whether the last batch is on disk is unknown, so \
          the journal takes no more appends. Check the disk and restart the controller: it reads \
@@ -57,7 +57,7 @@ pub enum Error {
     SyncFailed {
         /// The file that was synced.
         file: String,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// The log stopped taking appends after an earlier error.
@@ -85,7 +85,7 @@ pub enum Error {
         position: Position,
         /// Bytes of the file that hold whole batches before the damage.
         keep: u64,
-        /// What is wrong there, and how it is known that it was durable once.
+        /// Description of the damage, and the proof that it was durable once.
         what: String,
     },
     /// A file of the journal other than in its records is damaged. Nothing was changed on disk.
@@ -98,7 +98,7 @@ pub enum Error {
         file: String,
         /// Where, in bytes from the start of the file.
         offset: u64,
-        /// What is wrong there.
+        /// Description of the damage.
         what: String,
     },
     /// Positions are missing between two files. Nothing was changed on disk.
@@ -125,7 +125,7 @@ pub enum Error {
     NoState {
         /// The directory.
         dir: String,
-        /// What was looked for and not found.
+        /// The missing part.
         what: String,
     },
     /// A journal was to be created where there is one already.
@@ -136,7 +136,7 @@ pub enum Error {
     Exists {
         /// The directory.
         dir: String,
-        /// What was found.
+        /// The part found.
         what: String,
     },
     /// Another process has the journal open.

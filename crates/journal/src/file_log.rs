@@ -543,7 +543,7 @@ fn new_segment(
     let (file, len) = match write() {
         Ok(new) => new,
         Err(source) => {
-            // Best effort: the next open removes what is left.
+            // Best effort: the next open removes the rest.
             let _ = storage.remove(&temporary);
             let needed = header.len() as u64;
             return Err(if means_full(&source) {

@@ -109,7 +109,7 @@ pub(crate) fn crc(initial: u32, bytes: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// What a record is.
+/// Kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecordKind {
     /// A record of the caller.

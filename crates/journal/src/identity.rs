@@ -13,7 +13,7 @@ const TEMPORARY: &str = "journal.id.tmp";
 /// An identity file is far shorter, bytes.
 const MAX_LEN: usize = 4096;
 
-/// What the identity file says.
+/// Content of the identity file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) cluster: String,

@@ -71,7 +71,7 @@ pub use storage::{Lock, Storage, StorageFile};
 /// Sequence number of a record: consecutive, the first record has 1. 0 means "before the first".
 pub type Position = u64;
 
-/// What the controller needs of a log. One thread owns it.
+/// The controller's view of a log. One thread owns it.
 pub trait Log: Send {
     /// Appends the batch and makes it durable; returns the position of its last record. An empty
     /// batch costs nothing and returns [`Log::last_position`].

@@ -1,4 +1,4 @@
-//! What tells one journal from every other; part of every checksum.
+//! Identity of a journal, which differs from every other's; part of every checksum.
 
 use std::fmt;
 use std::fs::File;

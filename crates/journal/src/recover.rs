@@ -10,15 +10,15 @@ use crate::snapshot::SnapshotReader;
 use crate::storage::{Storage, StorageFile};
 use crate::{Error, LogId, Position, segment, snapshot};
 
-/// What [`crate::FileLog::open`] read back.
+/// State that [`crate::FileLog::open`] read back.
 pub struct RecoveredLog {
     /// The newest usable snapshot.
     pub snapshot: Option<SnapshotReader>,
     /// The records after it.
     pub records: RecordReader,
-    /// What a crash left of a batch that was never acknowledged, now removed.
+    /// Rest of a batch that a crash cut off and that was never acknowledged, now removed.
     pub torn: Option<TornTail>,
-    /// What the administrator should know although all records are there.
+    /// Warnings for the administrator although all records are there.
     pub warnings: Vec<String>,
 }
 
@@ -101,7 +101,7 @@ pub(crate) fn scan(storage: &Arc<dyn Storage>, id: LogId, files: &Files) -> Resu
     let bad_snapshots = flaws.iter().map(|&(position, _)| position).collect();
     let needed = match needed_segments(storage.as_ref(), &files.segments, base) {
         Ok(needed) => needed,
-        // The segments are gone because of the newest snapshot, so that is what is wrong.
+        // The segments are gone because of the newest snapshot, so that is the error.
         Err(missing) => return Err(flaws.into_iter().next().map_or(missing, |(_, flaw)| flaw)),
     };
     let mut parts = Vec::with_capacity(needed.len());

@@ -1,5 +1,5 @@
-//! Reads one segment file record by record, and searches the rest of one for headers that prove
-//! what was durable. What a flaw means is decided in `recover`.
+//! Reads one segment file record by record, and searches the rest of one for headers that prove durable records.
+//! `recover` decides the meaning of a flaw.
 
 use std::ops::Range;
 
@@ -36,7 +36,7 @@ pub(crate) struct SegmentReader {
     base: u64,
 }
 
-/// What stands at the reader's offset.
+/// Entry at the reader's offset.
 pub(crate) enum SegmentEntry {
     /// A valid record; the range is for [`SegmentReader::payload`] until the next call.
     Record(RecordHeader, Range<usize>),
@@ -44,7 +44,7 @@ pub(crate) enum SegmentEntry {
     Flaw(&'static str),
 }
 
-/// What the rest of a segment shows.
+/// Evidence in the rest of a segment.
 pub(crate) struct Rest {
     /// Offset and header of a record that proves more durable than was asked.
     pub(crate) proof: Option<(u64, RecordHeader)>,

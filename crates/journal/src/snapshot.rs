@@ -167,7 +167,7 @@ impl Write for SnapshotWriter {
 impl Drop for SnapshotWriter {
     fn drop(&mut self) {
         if let Some(name) = &self.unfinished {
-            // The log does not know it, and would never remove it. It may fail: the next open takes care of what is left.
+            // The log does not know it, and would never remove it. It may fail: the next open removes the rest.
             let _ = self.storage.remove(name);
         }
     }

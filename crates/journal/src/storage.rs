@@ -10,7 +10,7 @@ pub(crate) mod mem;
 
 /// A flat directory of files.
 pub trait Storage: Send + Sync {
-    /// What error messages call the directory.
+    /// Name of the directory in error messages.
     fn location(&self) -> String;
     /// Takes the lock that keeps a second controller out. It is held until the value is dropped.
     fn lock(&self) -> io::Result<Lock>;

@@ -41,7 +41,7 @@ pub struct Limits {
     /// `GrpWall`: run times of all below an account or with a QOS, added up, minutes.
     #[n(8)]
     pub grp_wall_min: Option<u64>,
-    /// `GrpTRESMins`: what they have used times minutes.
+    /// `GrpTRESMins`: TRES used by all of them, times minutes.
     #[n(9)]
     #[cbor(default)]
     pub grp_tres_mins: TresAmounts,
@@ -49,7 +49,7 @@ pub struct Limits {
     #[n(10)]
     #[cbor(default)]
     pub grp_tres_run_mins: TresAmounts,
-    /// `MaxTRESMins` of each job: what it has times the minutes of its limit.
+    /// `MaxTRESMins` of each job: its TRES times the minutes of its limit.
     #[n(11)]
     #[cbor(default)]
     pub max_tres_mins: TresAmounts,
@@ -139,7 +139,7 @@ impl Scope {
         }
     }
 
-    /// The same of another user, where it is one user's.
+    /// This scope for another user, if it is one of a user.
     #[must_use]
     pub fn with_user(mut self, name: &str) -> Scope {
         match &mut self {
@@ -214,7 +214,7 @@ impl TresUsage {
     }
 }
 
-/// The part of what was used that counts after so many seconds, and what one unit that is used all that time adds.
+/// The fraction of earlier use that counts after `seconds`, and the use that one unit adds in that time.
 fn decay(seconds: f64, half_life_s: u64) -> (f64, f64) {
     if half_life_s == 0 {
         return (1.0, seconds);

@@ -1,6 +1,6 @@
-//! Accounts, users, associations and qualities of service: what sacctmgr keeps, what jobs have used of it, and what
-//! is a fair share of the cluster for each user. Shares are worked out when an event says so, so that everyone who
-//! applied the same events has the same.
+//! Accounts, users, associations and qualities of service: the records of sacctmgr, their use by jobs, and the fair
+//! share of the cluster for each user. Shares are computed when an event says so, so that all replicas of the same
+//! events have equal shares.
 
 mod lists;
 mod own_cluster;
@@ -69,13 +69,13 @@ pub struct AssociationTerms {
     pub qos_delta: QosDelta,
 }
 
-/// What an association's list of QOS adds to the one of the account above, and takes away from it.
+/// Changes of an association's list of QOS to the list of the account above.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
 pub struct QosDelta {
-    /// Those more.
+    /// Added QOS.
     #[n(0)]
     pub more: Vec<String>,
-    /// Those less.
+    /// Removed QOS.
     #[n(1)]
     pub less: Vec<String>,
 }
@@ -184,7 +184,7 @@ pub struct Cluster {
     /// `Classification`.
     #[n(1)]
     pub classification: String,
-    /// What its associations have that set nothing.
+    /// Terms of its associations that set nothing themselves.
     #[n(2)]
     pub terms: AssociationTerms,
     /// Its accounts, by name.
@@ -214,7 +214,7 @@ impl Cluster {
         }
     }
 
-    /// How many associations its accounts and users have.
+    /// Number of associations of its accounts and users.
     pub fn association_count(&self) -> usize {
         let of_users = self.users.values().map(|user| user.associations().count());
         self.accounts.len() + of_users.sum::<usize>()
@@ -430,7 +430,7 @@ pub struct Accounts {
     #[n(8)]
     #[cbor(default)]
     pub tres_usage: BTreeMap<Scope, TresUsage>,
-    /// What is set for `root`, so for all associations that set nothing themselves.
+    /// Terms of `root`, so of all associations that set nothing themselves.
     #[n(9)]
     #[cbor(default)]
     pub root: AssociationTerms,
@@ -482,12 +482,12 @@ impl Accounts {
         key(name, self.accounts.contains_key(name))
     }
 
-    /// The same of a user.
+    /// Key of a user.
     pub fn user_key(&self, name: &str) -> String {
         key(name, self.users.contains_key(name))
     }
 
-    /// The same of a QOS.
+    /// Key of a QOS.
     pub fn qos_key(&self, name: &str) -> String {
         key(name, self.qos.contains_key(name))
     }
@@ -507,7 +507,7 @@ impl Accounts {
         up.take(self.accounts.len() + 2)
     }
 
-    /// What is set for a user in an account, in that partition if one is named, and up the tree from there to `root`.
+    /// Terms of a user in an account, in that partition if one is named, and up the tree from there to `root`.
     pub fn terms<'a>(
         &'a self,
         account: &str,
@@ -520,7 +520,7 @@ impl Accounts {
         own.into_iter().chain(above)
     }
 
-    /// What is set for an account, and up the tree from there to `root`.
+    /// Terms of an account, and up the tree from there to `root`.
     pub fn terms_of_account<'a>(
         &'a self,
         account: &str,

@@ -18,7 +18,7 @@ const HOST_REFILL_MS: u64 = 60_000;
 /// Such hosts that are counted alone. The lines of all others are counted together, and there may be one more after this time.
 const HOSTS_MAX: usize = 256;
 const STRANGERS_REFILL_MS: u64 = 5_000;
-/// Milliseconds from one count of what was left out to the next.
+/// Milliseconds between two summaries of omitted lines.
 pub const SUMMARY_MS: u64 = 60_000;
 /// Users whose lines are counted.
 const USERS_MAX: usize = 10_000;
@@ -59,7 +59,7 @@ pub enum ClientAddress<'a> {
 /// A request and what came of it. Subject and reason are escaped and cut already.
 #[derive(Clone, Copy, Debug)]
 pub struct AuditRecord<'a> {
-    /// Who: user with uid, role.
+    /// The requester: user with uid, role.
     pub who: &'a str,
     /// From where.
     pub from: ClientAddress<'a>,
@@ -94,8 +94,7 @@ impl fmt::Display for AuditRecord<'_> {
     }
 }
 
-/// How many lines each user has had, of requests that were carried out and of refused ones. Times are milliseconds of
-/// one clock.
+/// Counts of lines of each user, of requests carried out and of refused ones. Times are milliseconds of one clock.
 #[derive(Debug, Default)]
 pub struct LineLimits {
     users: HashMap<LineKind, Bucket>,
@@ -107,7 +106,7 @@ pub struct LineLimits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LineKind {
     actor: AuditActor,
-    /// Of refused requests.
+    /// Whether the requests were refused.
     refused: bool,
 }
 
@@ -121,13 +120,13 @@ enum AuditActor {
 }
 
 impl LineKind {
-    /// Those of a user.
+    /// Lines of a user.
     pub fn of_user(uid: u32, refused: bool) -> LineKind {
         let actor = AuditActor::User(uid);
         LineKind { actor, refused }
     }
 
-    /// Those of a host that has not shown whose it is.
+    /// Lines of a host without a proved user.
     pub fn of_host(address: Option<IpAddr>, refused: bool) -> LineKind {
         let actor = match address.map(|address| address.to_canonical()) {
             Some(IpAddr::V6(v6)) => {
@@ -183,7 +182,7 @@ impl LineLimits {
         takes_line(&mut self.users, LineKind { actor, ..kind }, now_ms)
     }
 
-    /// Lines about what was left out, once in a while.
+    /// Returns summary lines of omitted lines, once in a while.
     pub fn summary(&mut self, now_ms: u64) -> Vec<String> {
         let summarised = *self.summarised.get_or_insert(now_ms);
         if now_ms.saturating_sub(summarised) < SUMMARY_MS {
@@ -308,7 +307,7 @@ mod tests {
             (0..1000).filter(|_| limits.admits(kind, at)).count()
         };
         assert_eq!(many(&mut limits, kind(1, true), start), BURST as usize);
-        // What is carried out, and other users, have lines of their own.
+        // Requests that are carried out, and other users, have lines of their own.
         assert_eq!(many(&mut limits, kind(1, false), start), BURST as usize);
         assert!(limits.admits(kind(2, true), start));
         assert!(limits.summary(start).is_empty());
@@ -360,7 +359,7 @@ mod tests {
         let line =
             "audit: strangers: 3960 more requests were refused, 1980 of them from 2001:db8::";
         assert_eq!(summary, [line]);
-        // There are so many hosts that are counted alone.
+        // The number of hosts that are counted alone.
         let networks = (0..1000_u128).map(|n| IpAddr::V6(((0x2001 << 112) + (n << 64)).into()));
         let kinds = networks.map(|address| LineKind::of_host(Some(address), true));
         let admitted = kinds.filter(|kind| limits.admits(*kind, later)).count();

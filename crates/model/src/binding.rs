@@ -9,7 +9,7 @@ use std::fmt;
 pub struct CpuBind {
     /// `verbose` or `quiet`.
     pub verbose: Option<bool>,
-    /// How; `None` is what the site or the fit of tasks to CPUs gives.
+    /// Kind of binding; `None` is the default of the site or of the fit of tasks to CPUs.
     pub kind: Option<CpuBindKind>,
 }
 
@@ -56,7 +56,7 @@ pub struct MemBind {
     pub sort: Option<bool>,
     /// `prefer`: other domains may be used when these are full.
     pub prefer: bool,
-    /// How; `None` binds nothing.
+    /// Kind of binding; `None` binds nothing.
     pub kind: Option<MemBindKind>,
 }
 
@@ -399,7 +399,7 @@ fn elements<T: Clone>(
     let mut out = Vec::new();
     let mut longest = 0;
     for item in items {
-        // Who has made it is shown its beginning.
+        // The author of the list is shown its beginning.
         let bad = || Fault::Element(item.chars().take(80).collect());
         let (value, times) = match item.split_once('*') {
             Some((value, times)) => (value, times.parse::<usize>().map_err(|_| bad())?),

@@ -92,7 +92,7 @@ pub mod opt_arc {
     }
 }
 
-/// `Option<Option<T>>`, what is to be set: nothing new as null, to be cleared as an empty list, else the value. Without it
+/// `Option<Option<T>>`, a value to set: null for no change, an empty list to clear, else the value. Without this module
 /// null would be both of the former.
 pub mod clearable {
     use minicbor::data::Type;

@@ -55,7 +55,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Who asks for one of several jobs of a request, by its number: what was granted to the others is not.
+    /// The requester of one of several jobs of a request, by its number, without the grants of the others.
     pub fn for_job(&self, number: usize) -> Cow<'_, Identity> {
         match self.granted.is_empty() {
             true => Cow::Borrowed(self),
@@ -105,12 +105,12 @@ pub enum Command {
     Configure {
         /// The configuration.
         config: Arc<ClusterConfig>,
-        /// What stays of changes that were made to partitions at run time.
+        /// Changes to partitions at run time that are kept.
         keep: KeptPartitions,
     },
 }
 
-/// What stays of partitions that `scontrol` made, changed or deleted when a configuration is read.
+/// Partitions made, changed or deleted by `scontrol` that are kept when a configuration is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeptPartitions {
     /// Nothing: the file alone counts (`scontrol reconfigure`).
@@ -255,7 +255,8 @@ pub enum UserCommand {
         #[n(1)]
         #[valid(max_bytes = HOSTLIST_BYTES_MAX)]
         pairs: Vec<(String, String)>,
-        /// What some of these keys were when the change was made of them: it is refused where one has another value by now.
+        /// Values of some of these keys from which the change was made: it is refused where one has another value by
+        /// now.
         #[n(2)]
         #[cbor(default)]
         #[valid(max_bytes = HOSTLIST_BYTES_MAX)]
@@ -598,7 +599,7 @@ pub struct ShortenedLimit {
     pub limit: TimeLimit,
 }
 
-/// What the scheduler proposes. Each entry is checked again when it is committed; a stale one is dropped alone.
+/// Proposal of the scheduler. Each entry is checked again when it is committed; a stale one is dropped alone.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     /// Jobs to start.

@@ -1,5 +1,5 @@
-//! The part of the configuration that decisions depend on. It is state: it changes by an event, so that a replay
-//! decides what was decided then.
+//! The part of the configuration that decisions depend on. It is state: it changes by an event, so that a replay makes
+//! the same decisions.
 
 use crate::binding::BindDefault;
 use crate::cron::CrontabConfig;
@@ -477,7 +477,7 @@ pub struct JobDefaults {
 }
 
 impl JobDefaults {
-    /// These, and for what they do not say the other's.
+    /// These defaults, with the other's for missing ones.
     pub fn or(self, other: JobDefaults) -> JobDefaults {
         JobDefaults {
             cpus_per_gpu: self.cpus_per_gpu.or(other.cpus_per_gpu),
@@ -536,10 +536,10 @@ pub enum OverSubscribe {
     #[default]
     #[n(0)]
     No,
-    /// Jobs that ask for it may share, so many at once.
+    /// At most this many jobs that ask for it may share.
     #[n(1)]
     Yes(#[n(0)] u32),
-    /// Jobs share whether they ask or not, so many at once.
+    /// At most this many jobs share, whether they ask or not.
     #[n(2)]
     Force(#[n(0)] u32),
     /// Whole nodes.

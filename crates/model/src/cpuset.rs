@@ -59,7 +59,7 @@ impl CpuSet {
         }
     }
 
-    /// Keeps what is in both.
+    /// Keeps the CPUs that are in both.
     #[inline]
     pub fn intersect_with(&mut self, other: &CpuSet) {
         self.low &= other.low;
@@ -75,7 +75,7 @@ impl CpuSet {
         self.word((cpu / 64) as usize) & (1 << (cpu % 64)) != 0
     }
 
-    /// How many CPUs it holds.
+    /// Number of CPUs.
     #[inline]
     pub fn len(&self) -> u32 {
         let high: u32 = self.high.iter().map(|w| w.count_ones()).sum();

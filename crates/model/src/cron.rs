@@ -41,7 +41,7 @@ pub struct Crontab {
     #[n(1)]
     #[valid(max_items = CRONTAB_JOBS_MAX)]
     pub jobs: Vec<JobId>,
-    /// Whose it is.
+    /// The owner.
     #[n(2)]
     #[valid(max_bytes = NAME_BYTES_MAX)]
     pub user: String,
@@ -294,7 +294,7 @@ fn write_ranges(f: &mut fmt::Formatter<'_>, bits: u64) -> fmt::Result {
     Ok(())
 }
 
-/// What a line of a crontab is.
+/// Kind of a line of a crontab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CrontabLine<'a> {
     /// Nothing, or a comment.

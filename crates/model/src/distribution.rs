@@ -1,7 +1,7 @@
 //! `--distribution` of sbatch(1) and srun(1): which node each task goes to, and which of the node's CPUs it gets.
 //!
-//! `{*|block|cyclic|arbitrary|plane=N}[:{*|block|cyclic|fcyclic}[:...]][,{Pack|NoPack}]`: nodes, sockets, cores.
-//! The text stays as it was written in jobs and steps; this is what it means.
+//! `{*|block|cyclic|arbitrary|plane=N}[:{*|block|cyclic|fcyclic}[:...]][,{Pack|NoPack}]`: nodes, sockets, cores. Jobs
+//! and steps keep the text; this is its parsed form.
 
 use std::fmt;
 
@@ -16,11 +16,11 @@ pub struct Distribution {
     pub cores: Option<CpuSpread>,
     /// `Pack`: as few nodes as will do, each filled before the next; `NoPack` is false.
     pub pack: Option<bool>,
-    /// Of how many of nodes, sockets and cores something was said, be it `*`.
+    /// Number of levels (nodes, sockets, cores) given, `*` included.
     levels: u8,
 }
 
-/// How tasks go to nodes.
+/// Distribution of tasks to nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeSpread {
     /// Neighbours share a node.
@@ -33,7 +33,7 @@ pub enum NodeSpread {
     Arbitrary,
 }
 
-/// How CPUs go to tasks within a node.
+/// Distribution of CPUs to tasks within a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CpuSpread {
     /// One socket (or core) is used up before the next.
@@ -109,7 +109,7 @@ impl Distribution {
             Some(NodeSpread::Plane(_)) => "plane",
             Some(NodeSpread::Arbitrary) => "arbitrary",
         };
-        // What `*` stands for: CPUs go to tasks in turn, and to cores as to sockets.
+        // Meaning of `*`: CPUs go to tasks in turn, and to cores as to sockets.
         let sockets = self.sockets.unwrap_or(CpuSpread::Cyclic);
         let cores = self.cores.unwrap_or(sockets);
         let mut text = nodes.to_owned();
@@ -153,7 +153,7 @@ impl Distribution {
         text
     }
 
-    /// What a step of so many tasks on so many nodes does when nothing is said of nodes: with no more tasks than
+    /// Applies the default of a step of these tasks and nodes if nothing is said of nodes: with no more tasks than
     /// nodes each has its own.
     pub fn with_default(mut self, tasks: u32, nodes: u32) -> Distribution {
         if self.levels > 0 || self.pack.is_some() {

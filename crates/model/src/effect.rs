@@ -1,5 +1,5 @@
-//! What leaves the controller because of an event, once the event is durable. Effects are derived, never stored:
-//! after a restart the same orders are worked out from the state when a node registers.
+//! Messages that leave the controller because of an event, once the event is durable. Effects are derived, never
+//! stored: after a restart the same orders are derived from the state when a node registers.
 
 use crate::command::SignalScope;
 use crate::ids::{Attempt, JobId, NodeIdx, StepNo};

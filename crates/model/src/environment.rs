@@ -21,7 +21,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// One for so many variables, and so many bytes: of each those of name and value and two more.
+    /// An empty environment with room for this many variables and bytes: name, value and two more bytes of each.
     #[must_use]
     pub fn with_capacity(count: usize, bytes: usize) -> Environment {
         Environment {
@@ -97,7 +97,7 @@ impl Environment {
         (0..self.ends.len()).filter_map(string)
     }
 
-    /// How many variables there are.
+    /// Number of variables.
     #[must_use]
     pub fn count(&self) -> usize {
         self.ends.len()
@@ -161,7 +161,7 @@ impl<'b, C> Decode<'b, C> for Environment {
                 "an environment has {count} variables, the limit is {ENVIRONMENT_VARIABLES_MAX}"
             )));
         }
-        // What follows is not much longer.
+        // The rest of the input is not much longer.
         let left = d.input().len().saturating_sub(d.position());
         let mut all = Environment::with_capacity(count.min(left), left.min(1 << 20));
         for _ in 0..count {

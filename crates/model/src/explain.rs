@@ -76,7 +76,7 @@ pub struct EarlierStart {
     /// The option or options of `sbatch` that it would be submitted with, or without.
     #[n(0)]
     pub change: String,
-    /// The same in words.
+    /// The change in words.
     #[n(1)]
     pub words: String,
     /// When and where it would start then.
@@ -110,7 +110,7 @@ pub struct Explanation {
     /// Jobs ahead of it on the resources that it needs: running ones first, then waiting ones.
     #[n(3)]
     pub ahead: Vec<JobAhead>,
-    /// How many are, those not listed included.
+    /// Number of all jobs ahead, those not listed included.
     #[n(4)]
     pub ahead_count: u32,
     /// When it is expected to start; absent when nothing that is foreseen starts it.
@@ -131,7 +131,7 @@ pub struct Explanation {
     /// It does not wait: it runs, or is over.
     #[n(10)]
     pub waits: bool,
-    /// Times to come that what it waits for depends on: its begin, its deadline, reservations.
+    /// Future times on which its start depends: its begin, its deadline, reservations.
     #[n(11)]
     #[cbor(default)]
     pub times: Vec<ExpectedTime>,

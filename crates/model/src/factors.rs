@@ -1,8 +1,8 @@
-//! What a job's priority is made of (`priority/multifactor`).
+//! Factors of a job's priority (`priority/multifactor`).
 
 use minicbor::{Decode, Encode};
 
-/// Factors of a job in a partition, each times its weight, and what they add up to.
+/// Factors of a job in a partition, each times its weight, and their sum.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
 pub struct Factors {
     /// Set by the site or an administrator.
@@ -47,7 +47,7 @@ impl Factors {
         Factors::total(self.age, self.without_age())
     }
 
-    /// The priority of a job with this factor of age, and with so much that the others add up to.
+    /// Priority of a job from its factor of age and the sum of the others.
     pub fn total(age: f64, without_age: f64) -> u32 {
         let sum = age + without_age;
         // At least 1: 0 is a hold.
@@ -64,7 +64,7 @@ pub fn tres_weights(text: &str) -> impl Iterator<Item = (&str, f64)> {
             Some(at) => value.split_at(at),
             None => (value, ""),
         };
-        // A weight for a GiB is so much less for a MiB.
+        // A weight of a larger unit is divided by its size in MiB.
         let per_mib = match unit.to_ascii_uppercase().as_str() {
             "" | "M" => 1.0,
             "K" => 1024.0,

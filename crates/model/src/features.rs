@@ -295,7 +295,7 @@ mod tests {
         assert_eq!(alternatives(&"(".repeat(100_000)), None);
     }
 
-    /// What grows with the square of a text is work that one user has done for all.
+    /// Work that grows with the square of a user's text delays all users.
     #[test]
     fn an_expression_has_a_bounded_number_of_features() {
         let joined = |n: usize, sign: &str| vec!["a"; n].join(sign);

@@ -1,5 +1,5 @@
-//! `--gpu-bind` and `--tres-bind` of srun(1): which GPUs of a step each of its tasks sees. The text stays as it was
-//! written in jobs and steps; this is what it means.
+//! `--gpu-bind` and `--tres-bind` of srun(1): which GPUs of a step each of its tasks sees. Jobs and steps keep the
+//! text; this is its parsed form.
 
 use crate::cpuset::CpuSet;
 use crate::job::GresShare;
@@ -8,7 +8,7 @@ use crate::spec::GPU;
 /// A binding that was asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GpuBind {
-    /// Tasks say what they are bound to.
+    /// Tasks print their binding.
     pub verbose: bool,
     /// To what.
     pub kind: GpuBindKind,
@@ -22,7 +22,7 @@ pub enum GpuBindKind {
     None,
     /// The GPUs next to the task's CPUs.
     Closest,
-    /// One; so many tasks share it.
+    /// One GPU, shared by this many tasks.
     Single(u32),
     /// A number of GPUs for each task alone.
     PerTask(u32),
@@ -73,10 +73,10 @@ impl GpuBind {
         Ok(bind)
     }
 
-    /// `--tres-bind`: what it says of GPUs.
+    /// Parses the part of `--tres-bind` about GPUs.
     ///
     /// # Errors
-    /// A value that is not understood, or is about something else.
+    /// A value that is not understood, or is about another TRES.
     pub fn parse_tres(text: &str) -> Result<String, String> {
         let mut found = None;
         for item in text.split('+') {

@@ -1,5 +1,5 @@
-//! GPUs that jobs share by parts, `mps` and `shard`: which parts are of which GPU, and what of a node cannot be had
-//! because of what is in use. A GPU is given out whole or in parts, not both at once.
+//! GPUs that jobs share by parts, `mps` and `shard`: which parts are of which GPU, and which of a node's GPUs and parts
+//! cannot be had because of others in use. A GPU is given out whole or in parts, not both at once.
 
 use crate::cpuset::CpuSet;
 use crate::spec::GPU;
@@ -18,7 +18,7 @@ pub fn is_part(name: &str) -> bool {
     name == MPS || name == SHARD
 }
 
-/// How the parts of an entry of a node's devices are spread over the node's GPUs.
+/// Distribution of the parts of an entry of a node's devices over the node's GPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Encode, Decode, Validate)]
 pub struct PartsOfGpus {
     /// Parts that each GPU has, in the order of the GPUs' numbers.
@@ -55,7 +55,7 @@ pub struct PartedGpu {
     /// The first instance that is a part of it.
     #[n(1)]
     pub first: u32,
-    /// How many there are.
+    /// Number of parts.
     #[n(2)]
     pub count: u32,
 }
@@ -65,7 +65,7 @@ pub struct PartedGpu {
 pub struct GresEntry<'a> {
     /// The name of the devices.
     pub name: &'a str,
-    /// How many there are.
+    /// Number of devices.
     pub count: u64,
     /// Set if they are parts of GPUs.
     pub parts: Option<&'a PartsOfGpus>,
@@ -140,7 +140,7 @@ mod tests {
         ids.iter().copied().collect()
     }
 
-    /// What cannot be had of two GPUs, one a model of its own, with four parts each.
+    /// Unavailable parts of two GPUs, one a model of its own, with four parts each.
     fn blocked(one_gpu: bool, used: [&[u32]; 3]) -> Vec<Vec<u32>> {
         let parts = PartsOfGpus {
             of: vec![4, 4],

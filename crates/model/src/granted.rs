@@ -1,7 +1,7 @@
 //! Parts of one request that are allowed for every user, since a verifier of the site has set them. Which requests these are
 //! parts of, and that they are allowed, is decided where rights are.
 
-/// What can be granted: it belongs to submissions and changes of jobs alone.
+/// A right that can be granted: it belongs to submissions and changes of jobs alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GrantedRight {
     /// A priority of a new job.
@@ -47,7 +47,7 @@ impl Granted {
             .is_some_and(|parts| parts & Granted::bit(part) != 0)
     }
 
-    /// What was granted to the job of that number, as a request about that alone has it.
+    /// The grants of the job of that number, as in a request about that job alone.
     #[must_use]
     pub fn of(&self, number: usize) -> Granted {
         Granted(self.0.get(number).map_or(Vec::new(), |parts| vec![*parts]))

@@ -1,5 +1,5 @@
-//! What a job that `qsub` submitted says beyond the options of sbatch. The values are among [`JobSpec::shown`], each under a name of
-//! its own. `job_env` has the variables of such a job.
+//! Settings of a job submitted by `qsub` beyond the options of sbatch. The values are among [`JobSpec::shown`], each
+//! under a name of its own. `job_env` has the variables of such a job.
 
 use crate::job::NodeShare;
 use crate::spec::JobSpec;
@@ -18,7 +18,7 @@ pub const SOFT: &str = "ge-soft";
 pub const MERGE: &str = "ge-merge";
 /// The names of jobs to wait for, as they were given.
 pub const HOLD_JID: &str = "ge-hold-jid";
-/// What the job runs is a command and no script: `y`.
+/// The job runs a command and no script: `y`.
 pub const BINARY: &str = "ge-binary";
 
 /// The queues that `-q` names, as they were given; absent without it.
@@ -48,7 +48,7 @@ pub const NAMES: [&str; 13] = [
     crate::torque::COMMAND,
 ];
 
-/// Those that accounting keeps.
+/// Settings kept by accounting.
 pub const ACCOUNTED: [&str; 6] = [COMMAND, PE, PE_RANGE, HARD, SOFT, HARD_QUEUES];
 
 /// The value under a name.

@@ -17,7 +17,7 @@ pub struct HetPlace {
     /// Which component this is, from 0 (`HetJobOffset`).
     #[n(1)]
     pub offset: u32,
-    /// How many components there are (`SLURM_HET_SIZE`).
+    /// Number of components (`SLURM_HET_SIZE`).
     #[n(2)]
     pub size: u32,
 }

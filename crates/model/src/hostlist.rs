@@ -404,7 +404,7 @@ struct Range {
 #[derive(Debug)]
 struct HostlistItem<'a> {
     brackets: Vec<Bracket<'a>>,
-    /// What is after the last bracket.
+    /// Text after the last bracket.
     tail: &'a str,
     /// Bytes of its longest name.
     longest: usize,
@@ -414,7 +414,7 @@ struct HostlistItem<'a> {
 /// Numbers in brackets, and the one that the next name has.
 #[derive(Debug)]
 struct Bracket<'a> {
-    /// What is before it.
+    /// Text before the bracket.
     before: &'a str,
     ranges: Vec<Range>,
     /// Position of the range.
@@ -460,7 +460,7 @@ impl<'a> HostlistItem<'a> {
         })
     }
 
-    /// How many names it expands to, if that can be counted.
+    /// Number of names that it expands to, if that can be counted.
     fn count(&self) -> Option<u64> {
         self.brackets.iter().try_fold(1_u64, |product, bracket| {
             let numbers = bracket.ranges.iter();

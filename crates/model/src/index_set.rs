@@ -74,7 +74,7 @@ impl IndexSet {
             .is_some_and(|(_, &last)| index <= last)
     }
 
-    /// How many indices it holds.
+    /// Number of indices.
     pub fn len(&self) -> u64 {
         self.0.iter().map(|(&f, &l)| u64::from(l - f) + 1).sum()
     }

@@ -76,7 +76,7 @@ pub struct Job {
     /// Milliseconds it spent suspended in this run, without the current suspension.
     #[n(13)]
     pub suspended_ms: u64,
-    /// How often it was put back into the queue (`SLURM_RESTART_COUNT`).
+    /// Number of its requeues (`SLURM_RESTART_COUNT`).
     #[n(14)]
     pub restarts: u32,
     /// The current or latest launch.
@@ -89,7 +89,7 @@ pub struct Job {
     /// Which of the allocation's nodes (positions in `alloc.nodes`) still hold resources for it.
     #[n(17)]
     pub nodes_held: CpuSet,
-    /// How it ended: the batch script's or the `salloc` command's status; for `srun` the worst step's.
+    /// Exit status: the batch script's or the `salloc` command's; for `srun` the worst step's.
     #[n(18)]
     pub exit: ExitStatus,
     /// The worst status of its steps (`DerivedExitCode`).
@@ -150,7 +150,7 @@ pub struct Job {
     /// Ended at this time whatever its limit says: its reservation ends.
     #[n(37)]
     pub end_by: Option<Timestamp>,
-    /// Since when it could run if it did not ask for so few leaf switches (`--switches`).
+    /// Time since when it could run without its limit of leaf switches (`--switches`).
     #[n(36)]
     pub switch_wait_since: Option<Timestamp>,
     /// Seconds that it is taken to run for planning, fixed at submission; absent where limits alone count.
@@ -190,7 +190,7 @@ pub struct Job {
     /// When it last gave up nodes in this run.
     #[n(46)]
     pub resize_time: Option<Timestamp>,
-    /// How often it gave up nodes, in all its runs.
+    /// Number of times that it gave up nodes, in all its runs.
     #[n(47)]
     #[cbor(default)]
     pub resizes: u32,
@@ -219,7 +219,7 @@ impl Job {
         }
     }
 
-    /// The same, but no array whatever the specification says.
+    /// As above, but no array whatever the specification says.
     pub fn single(id: JobId, spec: Arc<JobSpec>, time_limit: TimeLimit, at: Timestamp) -> Job {
         Job {
             id,
@@ -340,8 +340,8 @@ impl Job {
     }
 
     /// The priority that it has when nobody holds it: as asked for, else less for later submissions. Where run times
-    /// are predicted, a job's place is that of a later submission by four times what it is predicted to run, a day at
-    /// most: short jobs pass long ones, and none is passed by jobs that are submitted more than a day after it.
+    /// are predicted, a job's place is that of a later submission by four times its predicted run time, a day at most:
+    /// short jobs pass long ones, and none is passed by jobs that are submitted more than a day after it.
     pub fn default_priority(&self) -> u32 {
         match self.spec.priority {
             Some(priority) if priority > 0 => priority,
@@ -349,7 +349,7 @@ impl Job {
         }
     }
 
-    /// The same, whatever priority was asked for.
+    /// As above, whatever priority was asked for.
     pub fn usual_priority(&self) -> u32 {
         let number = u32::try_from(self.submitted_as().0).unwrap_or(u32::MAX);
         let later = match self.predicted_s {
@@ -571,7 +571,7 @@ pub struct Step {
     /// Time limit of its own, if any.
     #[n(10)]
     pub time_limit: Option<TimeLimit>,
-    /// How its tasks are spread, as listings show it.
+    /// Distribution of its tasks, as listings show it.
     #[n(11)]
     pub distribution: Option<String>,
     /// The srun that made it.
@@ -596,7 +596,7 @@ pub struct StepMaker {
     pub pid: u32,
 }
 
-/// How a step ended.
+/// End of a step.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub struct StepEnd {
     /// When.

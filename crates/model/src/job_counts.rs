@@ -1,4 +1,5 @@
-//! Numbers of jobs and of what they have, for metrics: counted where the records are, since the numbers are few and the records many.
+//! Numbers of jobs and of their resources, for metrics: counted beside the records, since the numbers are few and the
+//! records many.
 
 use crate::job::{ArrayRole, Hold, Job, JobState};
 use minicbor::{Decode, Encode};
@@ -12,10 +13,10 @@ pub struct JobCounts {
     /// Jobs and tasks that wait.
     #[n(1)]
     pub pending: u64,
-    /// Those of them that are held.
+    /// Pending jobs that are held.
     #[n(2)]
     pub held: u64,
-    /// Those that have run before, by record.
+    /// Pending jobs that have run before, by record.
     #[n(3)]
     pub requeued: u64,
     /// Jobs that run.

@@ -60,7 +60,7 @@ pub struct JobView<'a> {
     pub start_time: Timestamp,
     /// Its limit.
     pub time_limit: TimeLimit,
-    /// How often it was requeued.
+    /// Number of its requeues.
     pub restarts: u32,
     /// Account, as listings show it.
     pub account: &'a str,
@@ -106,8 +106,8 @@ pub struct StepView<'a> {
     pub total_tasks: Option<u32>,
 }
 
-/// How often the job lost nodes, in the files that `scontrol update` writes for a job's own environment: srun tells nodes
-/// so, which may not know it yet.
+/// Number of times that the job lost nodes, in the files that `scontrol update` writes for a job's own environment:
+/// srun sends it to nodes, which may not know it yet.
 pub const RESIZES: &str = "MUSTER_RESIZES";
 
 /// `4(x2),3`: equal neighbours are counted.
@@ -137,7 +137,7 @@ pub fn per_node_text(counts: impl IntoIterator<Item = u32>) -> String {
 pub struct CpuRun {
     /// CPUs of each.
     pub cpus: u32,
-    /// How many nodes.
+    /// Number of nodes.
     pub nodes: u32,
 }
 
@@ -202,7 +202,7 @@ pub fn is_job_variable(name: &str) -> bool {
         || name.contains("_PACK_GROUP_")
 }
 
-/// What the holder of an allocation sees (`salloc`'s command), and what every process of the job sees too.
+/// Variables of the holder of an allocation (`salloc`'s command) and of every process of the job.
 pub fn allocation_env(view: &JobView) -> Variables {
     let mut env = Env(Vec::with_capacity(48));
     let (spec, alloc) = (view.spec, view.alloc);
@@ -253,7 +253,7 @@ pub fn allocation_env(view: &JobView) -> Variables {
     env.0
 }
 
-/// What the guide to heterogeneous jobs promises: how many components there are, and each one's variables under its
+/// Variables of heterogeneous jobs (Slurm's guide): the number of components, and each one's variables under its
 /// number.
 fn components(view: &JobView, env: &mut Env) {
     if view.components.is_empty() {
@@ -425,7 +425,7 @@ fn resource_map_env(shares: &[GresShare], env: &mut Env) {
     }
 }
 
-/// What programs read that have parts of GPUs: which GPUs, and of those under MPS what percentage.
+/// Variables about parts of GPUs: the GPUs, and under MPS the percentage of each.
 fn part_env(shares: &[GresShare], env: &mut Env) {
     for share in shares {
         let parts: Vec<(u32, u32, u32)> = share.gpu_parts().collect();
@@ -448,8 +448,8 @@ fn part_env(shares: &[GresShare], env: &mut Env) {
     }
 }
 
-/// Who is served by MPS sees its server's GPUs only, and these from 0 on. Programs around jobs, which start the
-/// server, see which one it is.
+/// A client of MPS sees its server's GPUs only, numbered from 0. Programs around jobs, which start the server, see
+/// which one it is.
 fn behind_mps(shares: &[GresShare], env: &mut Env) {
     for share in shares.iter().filter(|s| s.name == gpu_parts::MPS) {
         let own: Vec<u32> = (0..count(share.gpu_parts().count())).collect();
@@ -481,8 +481,8 @@ pub fn tmp_dir_name(view: &JobView) -> Option<String> {
     is_marked(view.spec).then(|| grid_engine::tmp_dir_name(view))
 }
 
-/// What a batch script sees. `SLURM_TASK_PID` is added by who forks it; `TMPDIR` is set only if the submitter's
-/// environment has none.
+/// Variables of a batch script. `SLURM_TASK_PID` is added by the process that forks it; `TMPDIR` is set only if the
+/// submitter's environment has none.
 pub fn batch_env(view: &JobView, position: usize) -> Variables {
     let mut env = Env(allocation_env(view));
     let Some(share) = view.alloc.nodes.get(position) else {
@@ -510,8 +510,8 @@ pub fn batch_env(view: &JobView, position: usize) -> Variables {
     env.0
 }
 
-/// What the site's programs around a job see on one of its nodes (slurm.conf(5), prolog and epilog scripts), but for
-/// `SLURM_SCRIPT_CONTEXT` and how the job ended.
+/// Variables of the site's programs around a job on one of its nodes (slurm.conf(5), prolog and epilog scripts),
+/// without `SLURM_SCRIPT_CONTEXT` and those of the job's end.
 pub fn program_env(view: &JobView, position: usize) -> Variables {
     let mut env = Env(Vec::with_capacity(20));
     let (spec, alloc) = (view.spec, view.alloc);
@@ -550,7 +550,7 @@ pub fn program_env(view: &JobView, position: usize) -> Variables {
     env.0
 }
 
-/// What all tasks of a step on one node see, beyond the environment of srun. [`task_env`] adds the rest.
+/// Variables of all tasks of a step on one node, beyond the environment of srun. [`task_env`] adds the rest.
 pub fn step_env(view: &JobView, step: &StepView) -> Variables {
     let mut env = Env(allocation_env(view));
     member_env(view, step.node, step.cpus_on_node, &mut env);

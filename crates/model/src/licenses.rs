@@ -11,7 +11,7 @@ pub struct LicenseCount {
     /// Their name.
     #[n(0)]
     pub name: String,
-    /// How many.
+    /// Number of licenses.
     #[n(1)]
     pub count: u32,
 }
@@ -29,7 +29,7 @@ impl LicenseCount {
 /// Each name once.
 pub type Counts = Vec<LicenseCount>;
 
-/// Reads `foo:4,bar`, as `Licenses=` of slurm.conf has it; `None` if that is not what it is.
+/// Reads `foo:4,bar`, as `Licenses=` of slurm.conf has it; `None` for a malformed text.
 pub fn parse(text: &str) -> Option<Counts> {
     let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
     for word in text
@@ -81,13 +81,13 @@ pub struct License {
     /// Its name.
     #[n(0)]
     pub name: String,
-    /// How many there are.
+    /// Number of all.
     #[n(1)]
     pub total: u32,
-    /// How many jobs have.
+    /// Number in use by jobs.
     #[n(2)]
     pub used: u32,
-    /// How many reservations have now.
+    /// Number in use by active reservations.
     #[n(3)]
     pub reserved: u32,
 }

@@ -4,9 +4,9 @@
 pub const DYNAMIC_NODES_MAX: usize = 1 << 14;
 /// Reservations that an ordinary user may have at a time, where the site lets users reserve. Chosen so that a user's weeks of courses fit.
 pub const USER_RESERVATIONS_MAX: usize = 10;
-/// How long such a reservation may be where the partition has no `MaxTime`, seconds: a month.
+/// Longest such reservation where the partition has no `MaxTime`, seconds: a month.
 pub const USER_RESERVATION_LENGTH_S: u64 = 31 * 86_400;
-/// How far ahead such a reservation may begin, seconds: a year.
+/// Latest begin of such a reservation from now, seconds: a year.
 pub const USER_RESERVATION_AHEAD_S: u64 = 366 * 86_400;
 /// Users and groups whom the site may let reserve.
 pub const RESERVATION_USERS_MAX: usize = 4096;
@@ -50,7 +50,7 @@ pub const FRAME_ITEMS_MAX: usize = 1 << 23;
 pub const REQUEST_ITEMS_MAX: usize = 1 << 20;
 /// CBOR items of a frame that anybody may send to a node's agent: each task of a step is one.
 pub const AGENT_REQUEST_ITEMS_MAX: usize = 1 << 21;
-/// How deeply the items of a frame may be nested. Messages have half as many levels.
+/// Depth to which the items of a frame may be nested. Messages have half as many levels.
 pub const FRAME_DEPTH_MAX: usize = 64;
 /// Elements of a list in a message where nothing else is said: as many as there are tasks in the largest step.
 pub const LIST_ITEMS_MAX: usize = 1 << 21;
@@ -152,9 +152,9 @@ const _: () = assert!(AGENT_REQUEST_BYTES_MAX <= FRAME_BYTES_MAX);
 /// Connections that everybody may have at a daemon while there are any.
 pub const FEW_CONNECTIONS: u64 = 4;
 
-/// Whether a user who has `own` connections at a daemon, of `all` that users have there, may have another. At most `own_max` are
-/// one user's and `all_max` those of all. Beyond [`FEW_CONNECTIONS`] nobody has more than are left, and a quarter of all is for who
-/// has few: however many users take what they can get, others get in.
+/// Whether a user who has `own` connections at a daemon, of `all` that users have there, may have another. At most
+/// `own_max` are one user's and `all_max` those of all. Beyond [`FEW_CONNECTIONS`] nobody has more than are left, and a
+/// quarter of all is for users who have few: so they get in however many others take all they can.
 pub fn may_connect(own: u64, all: u64, own_max: u64, all_max: u64) -> bool {
     let left = all_max.saturating_sub(all);
     if left == 0 || own >= own_max {

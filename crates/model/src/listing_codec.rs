@@ -78,7 +78,7 @@ impl RowValues {
     }
 }
 
-/// A listing as it is written: templates, and the records by what is their own.
+/// Encoder of a listing: templates, and the records by their differences.
 #[derive(Debug, Default)]
 pub struct ListingWriter {
     templates: Vec<u8>,
@@ -90,7 +90,7 @@ pub struct ListingWriter {
 }
 
 impl ListingWriter {
-    /// How many records there are.
+    /// Number of records.
     pub fn len(&self) -> u32 {
         self.record_count
     }
@@ -100,7 +100,7 @@ impl ListingWriter {
         self.record_count == 0
     }
 
-    /// How many bytes they take.
+    /// Size of templates and records in bytes.
     pub fn bytes(&self) -> usize {
         self.templates.len() + self.records.len()
     }
@@ -418,7 +418,7 @@ pub fn same_template(a: &Job, b: &Job) -> bool {
         && *resumed == b.resumed
         && *power_up == b.power_up
         && *gang_slice_ends == b.gang_slice_ends;
-    // What has nodes differs from every other in them.
+    // A job with nodes differs from every other in them.
     let place = alloc.is_none()
         && b.alloc.is_none()
         && *nodes_held == b.nodes_held
@@ -450,7 +450,7 @@ fn zigzag_delta(from: u64, to: u64) -> u64 {
     ((by << 1) ^ (by >> 63)).cast_unsigned()
 }
 
-/// The same between numbers with a sign.
+/// As above, between signed numbers.
 fn zigzag_delta_signed(from: i64, to: i64) -> u64 {
     zigzag_delta(from.cast_unsigned(), to.cast_unsigned())
 }

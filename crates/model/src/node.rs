@@ -1,4 +1,4 @@
-//! Nodes: what the configuration says of them, what they report, and what state they are in.
+//! Nodes: their configuration, their reports, and their state.
 
 use crate::binding::BindDefault;
 use crate::cpuset::CpuSet;
@@ -96,7 +96,7 @@ impl NodeConfig {
         self.memory_mib.saturating_sub(self.spec_mib)
     }
 
-    /// What it says of its host.
+    /// Host in this configuration.
     pub fn host(&self) -> NodeHost {
         NodeHost {
             hostname: self.hostname.clone(),
@@ -122,8 +122,8 @@ impl NodeConfig {
     }
 }
 
-/// The last so many cores of a node with so many CPUs, sockets and cores in each, or so many of their threads: those
-/// of the last socket first, then of the socket before it, and so on round. One core stays.
+/// The last `count` cores of a node with these CPUs, sockets and cores in each, or as many of their threads: those of
+/// the last socket first, then of the socket before it, and so on round. One core stays.
 pub fn last_cpus((cpus, sockets, cores): (u32, u32, u32), count: u32, threads: bool) -> CpuSet {
     let (sockets, cores) = (sockets.max(1), cores.max(1));
     let all = sockets.saturating_mul(cores);
@@ -170,7 +170,7 @@ pub struct GresConfig {
     #[n(7)]
     #[cbor(default)]
     pub no_consume: bool,
-    /// Of each instance the links to all devices of that name, in their order (`Links`); empty where none are given.
+    /// Links of each instance to all devices of that name, in their order (`Links`); empty where none are given.
     #[n(8)]
     #[cbor(default)]
     pub links: Vec<Vec<i32>>,
@@ -277,7 +277,7 @@ pub struct Node {
     #[n(24)]
     #[cbor(default)]
     pub future: bool,
-    /// What its line says of its host, if `slurmd -F` has taken it for another (DYNAMIC_FUTURE).
+    /// Host in its line of slurm.conf, if `slurmd -F` has taken it for another (DYNAMIC_FUTURE).
     #[n(25)]
     pub line_host: Option<NodeHost>,
 }
@@ -359,7 +359,7 @@ impl Node {
             })
     }
 
-    /// The same, of devices that are used up by those who have them.
+    /// As above, of devices that are used up by their holders.
     pub fn used_up_slot(&self, share: &GresShare) -> Option<usize> {
         let slot = self.gres_slot(share)?;
         (!self.config.gres[slot].no_consume).then_some(slot)
@@ -514,7 +514,7 @@ pub struct NodeInfo {
     #[n(14)]
     #[cbor(default)]
     pub numa_distances: Vec<u32>,
-    /// What control groups can do for jobs there, as `scontrol show node` prints it; absent if unknown.
+    /// Abilities of control groups for jobs there, as `scontrol show node` prints them; absent if unknown.
     #[n(15)]
     pub control_groups: Option<String>,
     /// By what the controller knows that it is this node, as `scontrol show node` prints it; absent on the controller's own host,

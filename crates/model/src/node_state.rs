@@ -286,7 +286,7 @@ impl NodeState {
         }
     }
 
-    /// What sinfo puts behind the word.
+    /// The character that sinfo puts behind the word.
     pub fn mark(self) -> Option<char> {
         let marks = [
             (StateFlag::RebootIssued, '^'),
@@ -319,7 +319,7 @@ impl NodeState {
     }
 }
 
-/// What `sinfo --states` and `SuspendExcStates` select nodes by.
+/// Pattern by which `sinfo --states` and `SuspendExcStates` select nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatePattern {
     /// A base state; a node with some CPUs in use counts as allocated, too, as in Slurm.

@@ -28,7 +28,7 @@ pub struct OrderConfig {
     #[n(5)]
     #[cbor(default)]
     pub enforce_limits: bool,
-    /// Jobs that have the same CPUs take turns of so many seconds (`SchedulerTimeSlice`): `PreemptMode` has `GANG`.
+    /// Seconds of a turn of jobs that have the same CPUs (`SchedulerTimeSlice`): `PreemptMode` has `GANG`.
     #[n(6)]
     pub time_slice_s: Option<u32>,
     /// `AccountingStorageEnforce` has `safe`: no job starts that could not run to its limit within `GrpTRESMins` and
@@ -135,7 +135,7 @@ pub struct Multifactor {
     #[n(21)]
     #[cbor(default)]
     pub depth_oblivious: bool,
-    /// `PriorityFlags=INCR_ONLY`: what is worked out anew does not lower the priority of a job that waits.
+    /// `PriorityFlags=INCR_ONLY`: a new computation does not lower the priority of a pending job.
     #[n(22)]
     #[cbor(default)]
     pub incr_only: bool,

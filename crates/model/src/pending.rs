@@ -12,7 +12,7 @@ const SIGCONT: u32 = 18;
 /// The last of SIGSTOP, SIGTSTP, SIGTTIN and SIGTTOU, which follow SIGCONT.
 const SIGTTOU: u32 = 22;
 
-/// What waits for one job, in order.
+/// Waiters for one job each, in order.
 #[derive(Clone, Debug)]
 pub struct JobWaiters<T> {
     next: u64,
@@ -55,7 +55,7 @@ impl<T: Copy + Eq + Hash> JobWaiters<T> {
         Some(delivery)
     }
 
-    /// How many wait.
+    /// Number of waiters.
     #[must_use]
     pub fn len(&self) -> usize {
         self.places.len()

@@ -22,7 +22,7 @@ pub struct PowerConfig {
     /// `ResumeRate`, likewise.
     #[n(4)]
     pub resume_rate: u32,
-    /// `SuspendExcNodes` with a count: of these nodes so many that could be used stay up.
+    /// `SuspendExcNodes` with a count: this number of the usable ones of these nodes stays up.
     #[n(5)]
     pub keep: Vec<SuspendException>,
     /// `SuspendExcStates`, upper case.
@@ -36,7 +36,7 @@ pub struct SuspendException {
     /// Names of the nodes.
     #[n(0)]
     pub nodes: Vec<String>,
-    /// How many of them stay up.
+    /// Number of them that stays up.
     #[n(1)]
     pub count: u32,
 }
@@ -108,7 +108,7 @@ pub enum PowerUpWait {
     NodesAndProlog,
 }
 
-/// How many nodes were powered down and up in the running minute; forgotten with the controller.
+/// Numbers of nodes powered down and up in the running minute; forgotten with the controller.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PowerRates {
     minute: i64,
@@ -132,7 +132,7 @@ impl PowerRates {
         }
     }
 
-    /// How many more there may be now.
+    /// Number of further nodes that may be powered now.
     pub fn left(&self, now: Timestamp, up: bool, rate: u32) -> u32 {
         let used = match (now.0.div_euclid(60_000) == self.minute, up) {
             (false, _) => 0,

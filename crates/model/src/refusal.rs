@@ -133,7 +133,7 @@ refusals! {
     27 InvalidValue = "Invalid argument",
     /// Group, account or root not allowed in the partition.
     28 PartitionAccess = "User's group not permitted to use this partition",
-    /// CPU count over what is allowed.
+    /// CPU count over the limit.
     29 InvalidCpuCount = "CPU count specification invalid",
     /// `scontrol create` of what exists.
     30 Duplicate = "Duplicate reservation name",
@@ -183,7 +183,7 @@ refusals! {
     69 UsersAndGroups = "Reservations can't have users and groups specified, only one or the other",
     /// Counts of cores do not fit the nodes.
     70 CoreCounts = "Core count for reservation node list is not consistent!",
-    /// Of a heterogeneous job only the whole.
+    /// Changes of a heterogeneous job apply only to the whole.
     260 HetComponent = "Operation not permitted on individual component of heterogeneous job",
     /// A limit of the association or QOS.
     220 AccountingPolicy = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)",
@@ -195,7 +195,7 @@ refusals! {
     301 JobsActive = "Job(s) active, cancel job(s) before remove",
     /// `ScronParameters=explicit_scancel`.
     400 CannotCancelCron = "Cannot cancel scrontab jobs without --cron flag.",
-    /// Its crontab says what it is.
+    /// The job is defined by its crontab.
     401 CannotModifyCron = "Cannot modify scrontab jobs through scontrol",
     /// `ScronParameters` lacks `enable`.
     402 CrontabsDisabled = "scrontab is disabled on this cluster",
@@ -203,7 +203,7 @@ refusals! {
     403 InvalidTimeMin = "Invalid time-min specification (exceeds job's time or other limits)",
     /// No trigger is meant.
     404 NoSuchTrigger = "No such process",
-    /// The same trigger is there.
+    /// An equal trigger exists.
     405 DuplicateTrigger = "Duplicate event trigger",
     /// There are as many triggers as there may be.
     406 TooManyTriggers = "Too many event triggers",

@@ -26,7 +26,7 @@ pub struct RunWindow {
 }
 
 impl RunWindow {
-    /// Of a job that would start now.
+    /// Window of a job that would start now.
     pub fn from_now(now: Timestamp, end: Timestamp) -> RunWindow {
         RunWindow {
             now,
@@ -48,7 +48,7 @@ pub struct Reservation {
     /// End of this occurrence.
     #[n(2)]
     pub end: Timestamp,
-    /// What is reserved, in configuration order of the nodes.
+    /// Reserved nodes, in configuration order.
     #[n(3)]
     pub nodes: Vec<ReservedNode>,
     /// The nodes as a hostlist, made once, shown often.
@@ -188,7 +188,7 @@ flags! {
 }
 
 impl Flags {
-    /// Those that a reservation keeps once it has them (scontrol(1): removal is not supported).
+    /// Flags that a reservation keeps once it has them (scontrol(1): removal is not supported).
     pub const LASTING: Flags = Flags::FIRST_CORES
         .with(Flags::NO_HOLD_JOBS_AFTER)
         .with(Flags::OVERLAP)
@@ -342,7 +342,7 @@ impl Reservation {
         self.hostlist = hostlist::compress(&names);
     }
 
-    /// CPUs of a node that it has, of so many.
+    /// Its CPUs of a node with this number of CPUs.
     pub fn cpus_on(&self, node: NodeIdx, cpus: u32) -> Option<CpuSet> {
         let entry = self.nodes.iter().find(|n| n.node == node)?;
         Some(entry.cpus.clone().unwrap_or_else(|| CpuSet::first(cpus)))
@@ -398,7 +398,7 @@ impl Reservations {
         self.by_name.is_empty()
     }
 
-    /// Those that have something of a node, by name.
+    /// Reservations that have a part of a node, by name.
     pub fn on_node(&self, node: NodeIdx) -> impl Iterator<Item = &Reservation> {
         let names = self.on_node.get(&node).map_or(&[][..], Vec::as_slice);
         names.iter().filter_map(|name| self.by_name.get(name))

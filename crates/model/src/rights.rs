@@ -1,5 +1,5 @@
-//! Who may do what. Every request that a daemon answers is a row of one table ([`AccessRequest`]); the checks that decisions and
-//! answers make look there, and docs/security.md prints it.
+//! Rights of users. Every request that a daemon answers is a row of one table ([`AccessRequest`]); the checks that
+//! decisions and answers make look there, and docs/security.md prints it.
 
 mod table;
 
@@ -46,7 +46,7 @@ pub enum MinimumRole {
     Owner,
     /// The owner of the job, or a coordinator of its account. An operator.
     Manager,
-    /// The owner of the job. `SlurmUser`: what is answered lets its bearer run programs as the owner.
+    /// The owner of the job. `SlurmUser`: the answer lets its bearer run programs as the owner.
     OwnerAlone,
     /// The user that it is about. An operator.
     Oneself,
@@ -60,11 +60,11 @@ pub enum MinimumRole {
     SlurmUser,
     /// A bearer of a token for the node.
     TokenBearer,
-    /// Of a node's agent: the owner of the job, or root.
+    /// At a node's agent: the owner of the job, or root.
     NodeOwner,
-    /// Of a node's agent: the owner of the job, root, or a bearer of the job's key.
+    /// At a node's agent: the owner of the job, root, or a bearer of the job's key.
     NodeOwnerOrKey,
-    /// Of a node's agent: a bearer of the job's key.
+    /// At a node's agent: a bearer of the job's key.
     NodeKey,
 }
 

@@ -8,7 +8,7 @@ use minicbor::{Decode, Decoder, Encode, Encoder};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// How the specification of a [`crate::job::Job`] is written and read: the context of its encoding.
+/// Encoding of the specification of a [`crate::job::Job`]: the context of its codec.
 pub trait SpecCodec {
     /// Writes a specification.
     ///

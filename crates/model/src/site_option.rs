@@ -3,9 +3,9 @@
 
 use crate::spec::JobSpec;
 
-/// What the variables of options begin with, as spank(8) calls them; the plugin's name and the option's follow.
+/// Prefix of the variables of options (spank(8)); the plugin's name and the option's follow.
 pub const PREFIX: &str = "_SLURM_SPANK_OPTION_";
-/// What is before that for programs around jobs (prolog, epilog).
+/// Prefix before that for programs around jobs (prolog, epilog).
 pub const PROGRAM_PREFIX: &str = "SPANK_";
 /// Options that a site may have.
 pub const COUNT_MAX: usize = 32;

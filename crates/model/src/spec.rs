@@ -1,5 +1,5 @@
-//! What a user asks for: the job specification that sbatch, srun and salloc submit. It never changes after
-//! submission except through [`crate::job::JobChange`]; everything the system decides is in [`crate::job::Job`].
+//! A user's request: the job specification that sbatch, srun and salloc submit. It never changes after submission
+//! except through [`crate::job::JobChange`]; everything the system decides is in [`crate::job::Job`].
 
 use crate::cron::CronEntry;
 use crate::environment::Environment;
@@ -23,7 +23,7 @@ pub struct JobSpec {
     /// `--job-name`.
     #[n(0)]
     pub name: String,
-    /// Who the job runs as. Set by the controller from the authenticated identity, never trusted from the client.
+    /// User that the job runs as. Set by the controller from the authenticated identity, never trusted from the client.
     #[n(1)]
     pub owner: Owner,
     /// `--account`; the association's default when absent.
@@ -48,7 +48,7 @@ pub struct JobSpec {
     #[n(8)]
     #[valid(max_bytes = ARGUMENT_BYTES_MAX)]
     pub argv: Vec<String>,
-    /// What `scontrol show job` calls `Command`: the script's path; empty for `--wrap` and standard input.
+    /// `Command` of `scontrol show job`: the script's path; empty for `--wrap` and standard input.
     #[n(9)]
     pub command: String,
     /// `--chdir`, or where the command was called.
@@ -115,7 +115,7 @@ pub struct JobSpec {
     /// `--no-kill`: a lost node does not end the job.
     #[n(30)]
     pub no_kill: bool,
-    /// `--immediate`: refuse unless the job can start within so many seconds.
+    /// `--immediate`: refuse unless the job can start within this many seconds.
     #[n(31)]
     pub immediate_s: Option<u32>,
     /// `--mail-type` and `--mail-user`, if one of them was given.
@@ -149,7 +149,8 @@ pub struct JobSpec {
     /// `--class`.
     #[n(41)]
     pub class: Option<Box<JobClass>>,
-    /// How much of the nice value `scontrol top` of other jobs has added. Set by the controller, never trusted from the client.
+    /// Part of the nice value that `scontrol top` of other jobs has added. Set by the controller, never trusted from
+    /// the client.
     #[n(42)]
     #[cbor(default)]
     pub nice_of_top: u32,
@@ -203,7 +204,7 @@ pub enum JobKind {
     Allocation,
 }
 
-/// What a process inherits from the shell that submitted it. Stored once per distinct content.
+/// State that a process inherits from the shell that submitted it. Stored once per distinct content.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
 pub struct ExecContext {
     /// In the order of the submitter.
@@ -291,7 +292,7 @@ pub enum MemoryAsk {
     PerCpu(#[n(0)] u64),
 }
 
-/// Who may share the nodes of a job.
+/// Jobs that may share the nodes of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode, Validate)]
 #[cbor(index_only)]
 pub enum Sharing {
@@ -319,12 +320,12 @@ pub struct GresAsk {
     /// `a100`.
     #[n(1)]
     pub kind: Option<String>,
-    /// How many: of each node, or of what the list counts by that it is in.
+    /// Number of devices: per node, or per unit by which the list counts that it is in.
     #[n(2)]
     pub count: u64,
 }
 
-/// Devices that are counted by something else than nodes, and what is counted by GPU.
+/// Devices that are counted by other units than nodes, and resources counted by GPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Encode, Decode, Validate)]
 pub struct DeviceAsk {
     /// `--gpus`: of the whole job.
@@ -472,7 +473,7 @@ pub struct ResourceAsk {
     /// `--gpus` and its kin; `--gpus-per-node` is in `gres`.
     #[n(27)]
     pub devices: Option<Box<DeviceAsk>>,
-    /// `--segment`: so many nodes must be in one block of the network.
+    /// `--segment`: number of nodes that must be in one block of the network.
     #[n(28)]
     pub segment: Option<u32>,
     /// `--consolidate-segments`, `--spread-segments`.
@@ -605,12 +606,12 @@ impl ResourceAsk {
         u32::try_from(gpus.saturating_mul(u64::from(each))).unwrap_or(u32::MAX)
     }
 
-    /// Devices that are not counted by node, and what is counted by GPU.
+    /// Devices that are not counted by node, and resources counted by GPU.
     pub fn devices(&self) -> &DeviceAsk {
         self.devices.as_deref().unwrap_or(&NO_DEVICES)
     }
 
-    /// Devices of the whole job on so many nodes.
+    /// Devices of the whole job on this number of nodes.
     pub fn gres_of_job(&self, nodes: u32) -> Vec<GresAsk> {
         let devices = self.devices();
         let sockets = self.sockets_per_node.unwrap_or(1).max(1);
@@ -624,7 +625,7 @@ impl ResourceAsk {
         for (list, times) in lists {
             for gres in list {
                 let count = gres.count.saturating_mul(u64::from(times));
-                // What is counted in two ways is the same devices.
+                // Entries counted in two ways are the same devices.
                 match all
                     .iter_mut()
                     .find(|g| g.name == gres.name && g.kind == gres.kind)

@@ -12,7 +12,7 @@ pub struct TaskRange {
     /// The numbers.
     #[n(0)]
     pub counts: IndexSet,
-    /// They are numbers of nodes, each with so many tasks.
+    /// Tasks on each node, if the numbers are of nodes.
     #[n(1)]
     pub tasks_of_node: Option<u32>,
 }
@@ -32,7 +32,7 @@ pub enum TaskRangeError {
     /// The least number is not what the job asks for.
     #[error("a range of tasks begins with --ntasks, and nodes follow from --ntasks-per-node")]
     AnotherLeast,
-    /// What is counted by something else would not follow.
+    /// Options counted by other units would not follow.
     #[error("a range of tasks cannot be had with {0}")]
     With(&'static str),
 }
@@ -55,13 +55,13 @@ impl TaskRange {
         last.saturating_mul(self.unit())
     }
 
-    /// Whether so many tasks will do.
+    /// Whether the range has this number of tasks.
     pub fn admits(&self, tasks: u32) -> bool {
         let unit = self.unit();
         tasks.is_multiple_of(unit) && self.counts.contains(tasks / unit)
     }
 
-    /// How many of the numbers come to no more than so many tasks.
+    /// Number of elements that give at most this many tasks.
     pub fn len_up_to(&self, tasks: u32) -> u32 {
         let most = tasks / self.unit();
         let within = self.counts.ranges().take_while(|(first, _)| *first <= most);
@@ -70,7 +70,7 @@ impl TaskRange {
         })
     }
 
-    /// The tasks of the number at a place, counted from 0.
+    /// Task count at this index of the range.
     pub fn at(&self, place: u32) -> Option<u32> {
         let mut left = place;
         for (first, last) in self.counts.ranges() {
@@ -82,7 +82,7 @@ impl TaskRange {
         None
     }
 
-    /// The nodes that so many tasks are on, where that follows.
+    /// Number of nodes for this number of tasks, where that follows.
     pub fn nodes_of(&self, tasks: u32) -> Option<u32> {
         self.tasks_of_node.map(|each| tasks / each.max(1))
     }

@@ -1,5 +1,5 @@
-//! The network's shape as the configuration describes it: which nodes share a switch or block, and what is above
-//! them. Plain data and the names that users see; how placement uses it is the scheduler's matter.
+//! The network's shape as the configuration describes it: nodes that share a switch or block, and the levels above
+//! them. Plain data and the names that users see; its use in placement is the scheduler's matter.
 
 use crate::hostlist;
 use crate::validate::Validate;
@@ -167,7 +167,7 @@ impl Topology {
 pub struct SwitchAsk {
     /// Leaf switches that the job's nodes may be on.
     pub count: u32,
-    /// How long the job waits for so few, seconds; as long as the site says if that is not given.
+    /// Time for which the job waits for this number of switches, seconds; the site's limit if absent.
     pub wait_s: Option<u64>,
 }
 

@@ -1,4 +1,5 @@
-//! What a job that Torque's `qsub` submitted says beyond the options of sbatch. `job_env` has the variables of such a job.
+//! Settings of a job submitted by Torque's `qsub` beyond the options of sbatch. `job_env` has the variables of such a
+//! job.
 
 use crate::spec::JobSpec;
 

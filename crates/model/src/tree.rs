@@ -44,7 +44,7 @@ pub fn place(position: usize, nodes: usize, width: usize) -> (Range<usize>, Opti
 mod tests {
     use super::*;
 
-    /// Nodes that one must pass to the last of so many, and the most that one speaks to.
+    /// Greatest depth from the root to one of these nodes, and the most children of a node.
     fn shape(nodes: usize, width: usize) -> (usize, usize) {
         let mut level: Vec<Range<usize>> = branches(0..nodes, width).collect();
         let (mut depth, mut widest, mut seen) = (0, level.len(), vec![0; nodes]);

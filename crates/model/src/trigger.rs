@@ -1,5 +1,5 @@
-//! Triggers (`strigger`): programs that the controller runs when something happens to a job, to nodes or to itself. Here is
-//! what they are and what asks for them; when they fire is decided by the core.
+//! Triggers (`strigger`): programs that the controller runs on an event of a job, of nodes or of itself. This module
+//! has their records and requests; the core decides when they fire.
 
 use crate::ids::JobId;
 use crate::limits::HOSTLIST_BYTES_MAX;
@@ -21,7 +21,7 @@ pub const TRIGGER_BYTES_MAX: usize = 8 << 20;
 pub const TRIGGER_PROGRAM_BYTES_MAX: usize = 16 << 10;
 /// The most that an offset may be, in seconds, before or after the event; from Slurm.
 pub const TRIGGER_OFFSET_MAX_S: i32 = 32_000;
-/// How often what happened to nodes is compared with triggers, in seconds; from Slurm.
+/// Seconds between two comparisons of events of nodes with triggers; from Slurm.
 pub const TRIGGER_PERIOD_S: u64 = 15;
 
 /// Events that a trigger is for, as bits.
@@ -69,7 +69,7 @@ events! {
     11 CONTROLLER_RESUMES = "primary_slurmctld_resumed_operation";
     /// The primary controller has control again.
     12 CONTROLLER_CONTROLS = "primary_slurmctld_resumed_control";
-    /// What accounting has not written yet is too much.
+    /// Unwritten accounting data is too much.
     13 ACCOUNTING_FULL = "primary_slurmctld_acct_buffer_full";
     /// The backup controller fails.
     14 BACKUP_FAILS = "backup_slurmctld_failure";
@@ -90,14 +90,14 @@ events! {
 impl TriggerEvents {
     /// None.
     pub const NONE: TriggerEvents = TriggerEvents(0);
-    /// What happens to nodes and is recorded until it is compared with triggers.
+    /// Events of nodes that are recorded until they are compared with triggers.
     pub const OF_NODES: TriggerEvents = TriggerEvents::DOWN
         .with(TriggerEvents::UP)
         .with(TriggerEvents::DRAINED)
         .with(TriggerEvents::DRAINING)
         .with(TriggerEvents::FAIL)
         .with(TriggerEvents::RESUME);
-    /// What happens to controllers.
+    /// Events of controllers.
     pub const OF_CONTROLLERS: TriggerEvents = TriggerEvents::CONTROLLER_FAILS
         .with(TriggerEvents::CONTROLLER_RESUMES)
         .with(TriggerEvents::CONTROLLER_CONTROLS)
@@ -105,13 +105,13 @@ impl TriggerEvents {
         .with(TriggerEvents::BACKUP_FAILS)
         .with(TriggerEvents::BACKUP_RESUMES)
         .with(TriggerEvents::BACKUP_CONTROLS);
-    /// What happens to slurmdbd.
+    /// Events of slurmdbd.
     pub const OF_ACCOUNTING: TriggerEvents =
         TriggerEvents::ACCOUNTING_FAILS.with(TriggerEvents::ACCOUNTING_RESUMES);
-    /// What happens to the database.
+    /// Events of the database.
     pub const OF_DATABASE: TriggerEvents =
         TriggerEvents::DATABASE_FAILS.with(TriggerEvents::DATABASE_RESUMES);
-    /// What happens to jobs alone.
+    /// Events of jobs alone.
     pub const OF_JOBS: TriggerEvents = TriggerEvents::FINI.with(TriggerEvents::TIME);
     /// All that are known.
     pub const ALL: TriggerEvents = TriggerEvents((1 << 21) - 1);
@@ -122,7 +122,7 @@ impl TriggerEvents {
         TriggerEvents(self.0 | others.0)
     }
 
-    /// Those that are among others, too.
+    /// Events that both sets have.
     #[must_use]
     pub const fn among(self, others: TriggerEvents) -> TriggerEvents {
         TriggerEvents(self.0 & others.0)
@@ -146,7 +146,7 @@ impl TriggerEvents {
         known.map_or("unknown", |(_, word)| word)
     }
 
-    /// What it is about, where no job is named: the word in listings.
+    /// Its subject where no job is named: the word in listings.
     pub fn resource(self) -> &'static str {
         if self.meets(TriggerEvents::OF_DATABASE) {
             "database"
@@ -166,7 +166,7 @@ pub struct Trigger {
     /// Its number.
     #[n(0)]
     pub id: u32,
-    /// Whose program it is.
+    /// User of the program.
     #[n(1)]
     pub uid: u32,
     /// The group that the program runs with.
@@ -198,7 +198,7 @@ pub struct Trigger {
 }
 
 impl Trigger {
-    /// What it is about: the word in listings.
+    /// Its subject: the word in listings.
     pub fn resource(&self) -> &'static str {
         match self.job {
             Some(_) => "job",
@@ -235,7 +235,7 @@ pub struct TriggerRun {
     /// Its number.
     #[n(0)]
     pub id: TriggerRunId,
-    /// Whose it is.
+    /// User of the program.
     #[n(1)]
     pub uid: u32,
     /// The group that it runs with.
@@ -291,13 +291,13 @@ pub enum TriggerAsk {
         /// The job that they are about.
         #[n(1)]
         job: Option<JobId>,
-        /// Whose they are.
+        /// User of the triggers.
         #[n(2)]
         uid: Option<u32>,
     },
 }
 
-/// What the controller reports about triggers and their events.
+/// Report of the controller about triggers and their events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TriggerReport {
     /// Something happened to the controller, to accounting or to its database.

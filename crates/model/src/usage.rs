@@ -48,7 +48,7 @@ pub struct ResourceUsage {
 /// The use of one task, and its number.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
 pub struct Peak {
-    /// How much.
+    /// Amount of the peak.
     #[n(0)]
     pub amount: u64,
     /// Where it ran.
@@ -92,7 +92,7 @@ pub struct Peaks {
 }
 
 impl Peaks {
-    /// What samples saw beyond what is known: the greater of each.
+    /// Raises known values to those of samples: the greater of each.
     fn raise(&mut self, sampled: &Peaks) {
         self.vsize_kib.raise(&sampled.vsize_kib);
         self.total_vsize_kib = self.total_vsize_kib.max(sampled.total_vsize_kib);
@@ -122,7 +122,7 @@ impl ResourceUsage {
         }
     }
 
-    /// What one task used, from totals that are its own; `vsize_kib` is 0 where it is not known.
+    /// Use of one task, from totals that are its own; `vsize_kib` is 0 where it is not known.
     pub fn of_task(self, task: u32, vsize_kib: u64) -> ResourceUsage {
         let peak = |amount| Peak {
             amount,
@@ -225,7 +225,7 @@ pub fn task_interval_s(text: &str) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// What an agent said ended root's qstat.
+    /// A value reported by an agent ended root's qstat.
     #[test]
     fn sums_stop_at_the_greatest_number() {
         let all = ResourceUsage {

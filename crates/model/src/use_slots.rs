@@ -1,4 +1,4 @@
-//! How what a run used is divided over hours, days and months, so that sums of divisions are exactly the whole.
+//! Division of the use of a run over hours, days and months: sums of divisions are exactly the whole.
 //!
 //! All divisions are of UTC and begin at whole hours: a report on any period of whole hours is a sum of months, of the days that
 //! are left at both ends, and of hours at the ends of these, whichever time zone its reader lives in and whatever its clocks do.
@@ -12,7 +12,7 @@ const DAY_MS: i64 = 24 * HOUR_MS;
 /// Years around 1970 that are divided; times beyond are taken for the bound.
 const YEARS_MAX: i64 = 4000;
 
-/// How long a division is.
+/// Length of a division.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Length {
     /// An hour.
@@ -150,7 +150,7 @@ fn month_of(at: i64) -> i64 {
     month
 }
 
-/// Where a month begins that is so many after January 1970, milliseconds since then.
+/// Begin of the month at this distance from January 1970, milliseconds since then.
 fn month_begin(month: i64) -> i64 {
     /// Days of a year before each month, without a leap day.
     const BEFORE: [i64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
@@ -170,7 +170,7 @@ fn month_begin(month: i64) -> i64 {
 mod tests {
     use super::*;
 
-    /// Of a date and an hour, as `date -u +%s` has it.
+    /// Timestamp of seconds as `date -u +%s` prints them.
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_unix_s(seconds)
     }

@@ -39,7 +39,7 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Of a field that says nothing else.
+    /// Bounds of a field that sets no others.
     pub const DEFAULT: Bounds = Bounds {
         text_bytes: TEXT_BYTES_MAX,
         blob_bytes: FRAME_BYTES_MAX,
@@ -47,14 +47,14 @@ impl Bounds {
         range: None,
     };
 
-    /// Texts and byte strings of so many bytes.
+    /// Texts and byte strings of at most `most` bytes.
     #[must_use]
     pub const fn with_bytes(mut self, most: usize) -> Bounds {
         (self.text_bytes, self.blob_bytes) = (most, most);
         self
     }
 
-    /// Lists of so many elements.
+    /// Lists of at most `most` elements.
     #[must_use]
     pub const fn with_items(mut self, most: usize) -> Bounds {
         self.items = most;
@@ -121,17 +121,17 @@ pub enum Fault {
     /// A text or byte string.
     #[error("has {bytes} bytes, the limit is {most}")]
     TooLong {
-        /// How long it is.
+        /// Its length.
         bytes: usize,
-        /// How long it may be.
+        /// Greatest length.
         most: usize,
     },
     /// A list.
     #[error("has {items} elements, the limit is {most}")]
     TooMany {
-        /// How many it has.
+        /// Its number of elements.
         items: usize,
-        /// How many it may have.
+        /// Greatest number of elements.
         most: usize,
     },
     /// A text with a NUL in it, which neither the kernel nor a program would take whole.
@@ -153,7 +153,7 @@ pub enum Fault {
 }
 
 impl Invalid {
-    /// The same, in a field of this name.
+    /// This finding inside a field of this name.
     #[must_use]
     pub fn at(mut self, field: &'static str) -> Invalid {
         self.path.push(field);

@@ -31,14 +31,15 @@ pub fn make_visible(text: &mut String) {
     }
 }
 
-/// The beginning of a text: at most so many bytes, and whole characters.
+/// The beginning of a text: at most `bytes_max` bytes, and whole characters.
 pub fn beginning(text: &str, bytes_max: usize) -> &str {
     let most = bytes_max.min(text.len());
     let end = (0..=most).rev().find(|at| text.is_char_boundary(*at));
     &text[..end.unwrap_or_default()]
 }
 
-/// How a value looks, for a line of a log: at most so many bytes. However large the value is, no more is written than that.
+/// Debug form of a value for a line of a log: at most `bytes_max` bytes. No more is written, however large the value
+/// is.
 pub fn debug_beginning(value: &dyn Debug, bytes_max: usize) -> String {
     /// Takes no more than fits.
     struct Short(String, usize);

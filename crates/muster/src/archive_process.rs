@@ -58,7 +58,7 @@ fn is_yes(dbd: &FlatSettings, key: &str) -> bool {
     word.eq_ignore_ascii_case("yes") || word == "1"
 }
 
-/// What slurmdbd.conf says; its defaults where there is none.
+/// Settings of slurmdbd.conf; the defaults where there is none.
 fn read_file(path: &Path) -> Result<FlatSettings> {
     let shown = path.display();
     match std::fs::File::open(path) {
@@ -79,7 +79,7 @@ fn read_file(path: &Path) -> Result<FlatSettings> {
     }
 }
 
-/// What the command names counts in place of what slurmdbd.conf has.
+/// The settings, replaced by those that the command names.
 fn with(mut settings: PurgeSettings, dump: &ArchiveDump) -> Result<PurgeSettings> {
     for age in &dump.ages {
         settings.set_age(*age)?;

@@ -64,12 +64,12 @@ const LAUNCHERS: [Launcher; 7] = [
         conf: Some("CrossMemoryAttach=no\n"),
     },
 ];
-/// Those that differ in how programs start,
+/// Launchers that differ in how programs start,
 const STARTS: [usize; 5] = [0, 1, 2, 3, 4];
 /// and in how they talk.
 const TALKS: [usize; 4] = [0, 1, 5, 6];
 
-/// What the command line says.
+/// Arguments of the command line.
 struct Args {
     ranks: Vec<u32>,
     nodes: Vec<u32>,
@@ -253,7 +253,7 @@ fn as_json(title: &str, starts: &[Start], messages: &[Message]) -> serde_json::V
     json!({ "mpi": title, "start": starts, "messages": messages })
 }
 
-/// What is measured, and where.
+/// The measured MPI, and the place of measurement.
 struct Bench {
     mpi: Mpi,
     scratch: Scratch,
@@ -289,9 +289,9 @@ impl Bench {
         }
     }
 
-    /// Runs a script in an allocation of so many nodes. Emulated nodes share memory that ranks of several nodes must
-    /// not use, and CPUs: what mpirun binds to the first of each would be on one, and ranks that wait for each other
-    /// without giving way may take a time slice for each message.
+    /// Runs a script in an allocation of this number of nodes. Emulated nodes share memory that ranks of several nodes
+    /// must not use, and CPUs: processes that mpirun binds to the first of each would be on one, and ranks that wait
+    /// for each other without giving way may take a time slice for each message.
     fn in_allocation(
         &self,
         launcher: &Launcher,

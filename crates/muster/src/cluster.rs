@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long the daemons of a private cluster may take to end.
+/// Time limit for the end of a private cluster's daemons.
 const DOWN_MAX: Duration = Duration::from_secs(20);
 
 struct UpArgs {
@@ -30,7 +30,7 @@ struct UpArgs {
     conf: Option<PathBuf>,
     /// Each node is a host of its own.
     hosts: bool,
-    /// One process speaks for all nodes; jobs run for so long.
+    /// Run time of jobs, if one process speaks for all nodes.
     emulate: Option<String>,
     /// NUMA domains of emulated nodes.
     numa: Option<String>,
@@ -201,7 +201,7 @@ pub(crate) fn host(args: &[String]) -> Result<ExitCode> {
     }
 }
 
-/// What waits for nodes on the controller's host.
+/// Waits for nodes on the controller's host.
 fn wait_on_controller() -> Result<ExitCode> {
     let home = Home::find()?;
     wait_for_nodes(&home, home.names().len())?;
@@ -301,7 +301,7 @@ fn own_name() -> String {
 /// Nodes of a private cluster of which nothing is said.
 const NODES: u32 = 4;
 
-/// Sees to slurm.conf: what is there stays as it is, unless another is asked for.
+/// Prepares slurm.conf: an existing file stays, unless another is requested.
 fn prepare_conf(home: &Home, args: &UpArgs) -> Result<()> {
     let path = home.conf();
     let there = fs::read_to_string(&path).ok();
@@ -479,7 +479,7 @@ fn start(home: &Home, host: &str, link: &str, args: &[&str], what: &str) -> Resu
     Ok(())
 }
 
-/// How long the next node may take to come.
+/// Time limit for the next node to come.
 const NODES_WAIT: Duration = Duration::from_secs(30);
 
 fn wait_for_nodes(home: &Home, count: usize) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Whose the configuration is that a daemon of root's starts from: it names programs that root runs.
+//! Owner of the configuration from which a daemon of root's starts: it names programs that root runs.
 
 use anyhow::{Context, Result, ensure};
 use muster_conf::{Config, Diagnostic};
@@ -33,7 +33,7 @@ pub(crate) fn load(conf: &Path) -> Result<(Config, Vec<Diagnostic>)> {
 
 fn check(file: &Path, uid: u32, user: &str) -> Result<()> {
     let Ok(found) = fs::metadata(file) else {
-        // What cannot be read has its own error.
+        // An unreadable file has its own error.
         return Ok(());
     };
     let shown = file.display();

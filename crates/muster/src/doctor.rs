@@ -1,5 +1,5 @@
-//! `muster doctor`: what this machine can do as a node, what it cannot, and what would help. It changes nothing: MPI
-//! programs are tried on a private cluster that goes with it.
+//! `muster doctor`: abilities and gaps of this machine as a node, with remedies. It changes nothing: MPI programs are
+//! tried on a private cluster that goes with it.
 
 mod machine;
 mod programs;
@@ -20,7 +20,7 @@ is gone afterwards), libpmix, cross-memory attach, shared memory, limits, contro
 The exit status is 1 if something that is there does not work.
 ";
 
-/// How a finding is to be taken.
+/// Weight of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// It works.
@@ -47,9 +47,9 @@ struct Finding {
     area: &'static str,
     name: String,
     state: State,
-    /// What there is.
+    /// The finding.
     found: String,
-    /// What would help; empty if nothing need.
+    /// Remedy; empty if none is needed.
     advice: String,
 }
 

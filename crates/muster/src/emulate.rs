@@ -136,7 +136,7 @@ impl Numa {
         }
     }
 
-    /// Distances on a node of so many sockets, row by row.
+    /// Distances on a node of this number of sockets, row by row.
     fn distances(&self, sockets: u32) -> Vec<u32> {
         let each = (self.domains / sockets.max(1)).max(1);
         let pairs = (0..self.domains).flat_map(|a| (0..self.domains).map(move |b| (a, b)));

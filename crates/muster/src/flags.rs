@@ -13,11 +13,11 @@ pub(crate) struct Flag {
     pub(crate) long: &'static str,
     /// It can be given by its letter.
     pub(crate) is_short: bool,
-    /// What its value is called; empty if it takes none. In brackets: it may be left out, else it joins the letter.
+    /// Name of its value; empty if it takes none. In brackets: it may be left out, else it joins the letter.
     pub(crate) value: &'static str,
-    /// What it does.
+    /// Its effect.
     pub(crate) help: &'static str,
-    /// What it does here.
+    /// Its effect here.
     pub(crate) status: OptionStatus,
 }
 
@@ -46,7 +46,7 @@ pub(crate) const fn long_flag(
     }
 }
 
-/// Of daemons that get their configuration from a controller.
+/// Option of daemons that get their configuration from a controller.
 pub(crate) const CONF_SERVER: Flag = long_flag(
     "conf-server",
     'H',
@@ -54,7 +54,7 @@ pub(crate) const CONF_SERVER: Flag = long_flag(
     "have no files: get the configuration from a controller with enable_configless (default: without files, those that DNS names)",
 );
 
-/// Whose answer such daemons take.
+/// User whose answer such daemons accept.
 pub(crate) const CONF_USER: Flag = long_flag(
     "conf-user",
     'U',
@@ -87,9 +87,9 @@ impl Flag {
 pub(crate) struct Daemon {
     /// The name of its link.
     pub(crate) name: &'static str,
-    /// What it is, in one line.
+    /// Its purpose, in one line.
     pub(crate) about: &'static str,
-    /// What follows its options; empty if nothing does.
+    /// Its operands after the options; empty if it has none.
     pub(crate) operands: &'static str,
     /// Its options.
     pub(crate) flags: &'static [Flag],
@@ -99,7 +99,7 @@ pub(crate) struct Daemon {
 type Options = Vec<(char, String)>;
 
 impl Daemon {
-    /// What `-h` prints.
+    /// Text of `-h`.
     pub(crate) fn help(&self) -> String {
         let operands = match self.operands {
             "" => String::new(),
@@ -142,7 +142,7 @@ impl Daemon {
         }
     }
 
-    /// The same for a daemon that has operands, which are given beside.
+    /// As above, for a daemon that has operands, which are returned beside.
     ///
     /// # Errors
     /// An unknown or refused option, a missing value.

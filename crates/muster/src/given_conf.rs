@@ -1,6 +1,6 @@
-//! A site's slurm.conf as that of a private cluster (`muster up -f`): host, port, accounts and paths become the cluster's own.
-//! Every other line stays on the line where it was, so that what is said of the copy, by number, holds for the site's file.
-//! Starts nothing.
+//! A site's slurm.conf as that of a private cluster (`muster up -f`): host, port, accounts and paths become the
+//! cluster's own. Every other line stays on the line where it was, so that messages about lines of the copy hold for
+//! the site's file. Starts nothing.
 
 use anyhow::{Context, Result, bail};
 use muster_conf::{Config, Origin, Setting, Severity};
@@ -38,12 +38,12 @@ const COMPANIONS: [&str; 6] = [
     "mpi.conf",
 ];
 
-/// What a given file became.
+/// A given file after its adaptation.
 #[derive(Debug)]
 pub(crate) struct Adapted {
     /// The private cluster's slurm.conf.
     pub(crate) text: String,
-    /// What of the file is not kept though it may matter, each with its place.
+    /// Settings of the file that are dropped though they may matter, each with its place.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -128,7 +128,7 @@ struct Accounts {
     slurmd_user: Option<String>,
 }
 
-/// The accounts that are kept, and what is to be said of those that are not.
+/// The accounts that are kept, and warnings about the others.
 fn accounts(site: &Config) -> (Accounts, Vec<String>) {
     let mut warnings = Vec::new();
     let mut account = |key: &str, instead: &str| {

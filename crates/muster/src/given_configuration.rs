@@ -29,15 +29,15 @@ use std::time::{Duration, Instant};
 const DIRECTORY: &str = "/run/slurm";
 /// The link to the version that counts.
 const LINK: &str = "conf";
-/// How long a server may take to accept a connection.
+/// Time limit for a server to accept a connection.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
-/// How long the controller may take to verify the credential, and to say each part of the configuration.
+/// Time limit for the controller to verify the credential, and to send each part of the configuration.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
-/// How long a daemon tries to get it.
+/// Time that a daemon tries to get it.
 const TRY_MAX: Duration = Duration::from_secs(60);
 /// The first pause between two attempts, which doubles.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How long a node waits that could not get it, or not apply it.
+/// Time that a node waits that could not get it, or not apply it.
 const AGAIN: Duration = Duration::from_secs(5);
 /// Exit status where the same may succeed later.
 const LATER: u8 = 75;
@@ -46,7 +46,7 @@ const PORT: u16 = 6817;
 
 /// Why there is none.
 enum Failure {
-    /// The same may succeed later.
+    /// Another attempt may succeed later.
     Later(anyhow::Error),
     /// It will not.
     Final(anyhow::Error),
@@ -322,13 +322,13 @@ fn own_key() -> Result<Option<NodeKey>> {
     Ok(NodeKey::find(Path::new(USUAL_DIRECTORY))?)
 }
 
-/// How this host proves who it is otherwise: by the key of auth/slurm if it has one, else by munge.
+/// Other proof of this host's identity: by the key of auth/slurm if it has one, else by munge.
 fn authentication() -> Authentication {
     let usual = Path::new(DEFAULT_PATH).parent();
     authentication_by(usual.unwrap_or(Path::new("/")))
 }
 
-/// The same, with keys in this directory.
+/// As above, with keys in this directory.
 fn authentication_by(key_dir: &Path) -> Authentication {
     let has = |name: &str| key_dir.join(name).exists();
     let has_key = has("slurm.jwks") || has("slurm.key");
@@ -354,7 +354,7 @@ fn keep(directory: &Path, files: &[ConfigurationFile], receiver: &User) -> Resul
     if before.as_deref() == Some(Path::new(&name)) {
         return Ok(());
     }
-    // What an attempt has left that was cut off.
+    // Files of an attempt that was cut off.
     let _ = fs::remove_dir_all(&target);
     for file in files {
         write(&target, file).with_context(|| format!("{} cannot be kept", file.name))?;
@@ -378,11 +378,11 @@ fn keep(directory: &Path, files: &[ConfigurationFile], receiver: &User) -> Resul
     Ok(())
 }
 
-/// Who could answer is whom the credential was for: a configuration of another's is somebody else's.
+/// The receiver of the credential could answer: a configuration of another is refused.
 fn check(conf: &Path, receiver: &User) -> Result<()> {
     ensure!(conf.exists(), "there is no slurm.conf in the answer");
     if own_key()?.is_some() {
-        // Who could answer has the controller's key, whatever account SlurmUser is.
+        // The answering process has the controller's key, whatever account SlurmUser is.
         return Ok(());
     }
     let (config, _) = muster_conf::load(conf);

@@ -1,7 +1,7 @@
-//! What `muster help` prints, and the help of `muster`'s own commands that take few options. Others have theirs beside their
-//! options.
+//! Text of `muster help`, and the help of `muster`'s own commands that take few options. Others have theirs beside
+//! their options.
 
-/// What `muster help` prints.
+/// Text of `muster help`.
 pub(crate) const GENERAL: &str = "\
 muster: a workload manager that speaks Slurm's language
 
@@ -52,7 +52,7 @@ and those of Torque; where MUSTER_COMMAND_SET=torque or sge.conf says so, withou
   muster help [COMMAND], muster version
 ";
 
-/// What `--help` prints after each of these commands.
+/// Text of `--help` after each of these commands.
 const COMMANDS: [(&str, &str); 10] = [
     ("up", UP),
     ("down", DOWN),

@@ -56,7 +56,7 @@ impl Home {
         config.nodes.into_iter().map(|node| node.name).collect()
     }
 
-    /// What lies in one of its directories and is named so.
+    /// Files in one of its directories with names of this begin and end.
     pub(crate) fn list(&self, dir: &str, start: &str, end: &str) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.at(dir)).into_iter().flatten().flatten();
         let named = entries.filter(|entry| {

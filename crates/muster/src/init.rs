@@ -1,5 +1,5 @@
-//! `muster init`: writes the configuration of a new cluster, and prints what is to be run on each host. What is missing of the options it
-//! asks for at a terminal, and nowhere else.
+//! `muster init`: writes the configuration of a new cluster, and prints the commands to run on each host. It asks for
+//! missing options at a terminal, and nowhere else.
 
 mod nodes;
 mod settings;
@@ -23,7 +23,7 @@ struct NewFile {
     path: PathBuf,
     bytes: Vec<u8>,
     mode: u32,
-    /// Whose it is; the caller's if absent.
+    /// Its owner; the caller if absent.
     owner: Option<Uid>,
 }
 
@@ -113,7 +113,7 @@ fn refuse_to_overwrite(settings: &Settings, files: &[NewFile]) -> Result<()> {
     Ok(())
 }
 
-/// Writes a file whole, in place of what is there.
+/// Writes a file whole, in place of an existing one.
 fn write(file: &NewFile) -> io::Result<()> {
     let mut name = file.path.as_os_str().to_owned();
     name.push(".new");

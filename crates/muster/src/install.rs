@@ -16,11 +16,11 @@ const COMMANDS_FILE: &str = "muster-commands";
 
 /// DRMAA's library; empty where the build was not given it.
 static DRMAA: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/drmaa"));
-/// The same of DRMAA 2.
+/// The library of DRMAA 2.
 static DRMAA2: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/drmaa2"));
-/// What programs in C include.
+/// The header for programs in C.
 static DRMAA_HEADER: &str = include_str!("../../../packaging/drmaa/drmaa.h");
-/// The same of DRMAA 2.
+/// The header of DRMAA 2.
 static DRMAA2_HEADER: &str = include_str!("../../../packaging/drmaa/drmaa2.h");
 
 /// Puts DRMAA's libraries and headers into `dir`, where this build carries them.

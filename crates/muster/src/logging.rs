@@ -69,7 +69,7 @@ pub(crate) fn start(file: Option<&Path>, stderr: bool, level: LevelFilter) -> io
     Ok(())
 }
 
-/// Opens the file that [`start`] has opened anew: what was there was moved away.
+/// Opens the file that [`start`] has opened anew: the earlier one was moved away.
 ///
 /// # Errors
 /// When it cannot be opened; the old one is logged to then.
@@ -112,7 +112,7 @@ pub(crate) fn start_with(file: Option<File>, stderr: bool, level: LevelFilter) {
     }
 }
 
-/// The level that `SlurmctldDebug` or `SlurmdDebug` asks for, plus so many `-v`.
+/// The level of `SlurmctldDebug` or `SlurmdDebug`, plus this number of `-v`.
 pub(crate) fn level(setting: &str, more: usize) -> LevelFilter {
     // Names were checked when the file was read.
     muster_ctld::debug_level::filter(setting, more).unwrap_or(LevelFilter::Trace)

@@ -45,7 +45,7 @@ use std::process::ExitCode;
 #[global_allocator]
 static HEAP: heap::Heap = heap::Heap;
 
-/// What the process does, by the name that it was called by.
+/// Runs the role of the name by which the process was called.
 #[cfg_attr(test, allow(dead_code))]
 fn main_by_name() -> ExitCode {
     let mut args = std::env::args_os().map(|a| a.to_string_lossy().into_owned());
@@ -64,7 +64,7 @@ fn muster(args: &[String]) -> ExitCode {
         complain!("{}", help::GENERAL.trim_end());
         return ExitCode::from(1);
     };
-    // What follows a host's name is a command with options of its own; what is imported has help of its own.
+    // The words after a host's name are a command with options of its own; a kind of import has help of its own.
     let own = if ["host", "import"].contains(&command.as_str()) {
         rest.get(..1).unwrap_or(rest)
     } else {

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 /// Each rank tells its number.
 pub(crate) const HELLO: &str = include_str!("mpi/hello.c");
-/// How long MPI_Init takes.
+/// Program that measures the time of MPI_Init.
 pub(crate) const STARTUP: &str = include_str!("mpi/startup.c");
 /// Times of messages, printed as the Intel MPI Benchmarks do.
 pub(crate) const PINGPONG: &str = include_str!("mpi/pingpong.c");
@@ -24,7 +24,7 @@ const PLACES: [&str; 6] = [
 /// Distributions that have several name them so.
 const SUFFIXES: [&str; 3] = ["", ".openmpi", ".mpich"];
 
-/// Whose it is.
+/// Its maker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
     OpenMpi,
@@ -67,8 +67,8 @@ pub(crate) struct Mpi {
 }
 
 impl Mpi {
-    /// What a bash command is to begin with so that its programs find their libraries: Intel's, as it comes from the
-    /// Python package index, brings no script that says so.
+    /// Begin of a bash command by which its programs find their libraries: Intel's, as it comes from the Python package
+    /// index, brings no script that says so.
     pub(crate) fn prelude(&self) -> String {
         let root = self.dir.parent().unwrap_or(&self.dir);
         let known = std::env::var_os("I_MPI_ROOT").is_some();
@@ -131,7 +131,7 @@ fn expand(pattern: &str) -> Vec<PathBuf> {
 }
 
 fn identify(mpirun: &Path) -> Option<(Family, String)> {
-    // Intel's is a script that calls what is beside it by name.
+    // Intel's is a script that calls programs beside it by name.
     let beside = mpirun.parent().map(Path::to_path_buf);
     let path = std::env::var_os("PATH").unwrap_or_default();
     let path = std::env::join_paths(beside.into_iter().chain(std::env::split_paths(&path)));
@@ -145,7 +145,7 @@ fn identify(mpirun: &Path) -> Option<(Family, String)> {
     named(&String::from_utf8_lossy(&output.stdout))
 }
 
-/// What `mpirun --version` says.
+/// Family and version in the output of `mpirun --version`.
 fn named(text: &str) -> Option<(Family, String)> {
     let word_after = |mark: &str| {
         let rest = text.split_once(mark)?.1;

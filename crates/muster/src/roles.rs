@@ -3,7 +3,7 @@
 use nix::sys::stat::{Mode, umask};
 use std::process::ExitCode;
 
-/// What a process of this binary can be.
+/// Role of a process of this binary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// The controller.
@@ -12,27 +12,27 @@ pub(crate) enum Role {
     Supervisor,
     /// A node's agent; started by the supervisor.
     Agent,
-    /// What starts a node's jobs and waits for them; started by the supervisor.
+    /// The process that starts a node's jobs and waits for them; started by the supervisor.
     Shim,
-    /// What runs the tasks of a step; started by the shim.
+    /// The process that runs the tasks of a step; started by the shim.
     StepDaemon,
-    /// What connects other hosts with a node's sockets; started by the supervisor.
+    /// The process that connects other hosts with a node's sockets; started by the supervisor.
     Relay,
-    /// What makes a credential for a node; started by the supervisor.
+    /// The process that makes a credential for a node; started by the supervisor.
     Credential,
-    /// What makes tokens of auth/slurm for users of a node; started by the supervisor.
+    /// The process that makes tokens of auth/slurm for users of a node; started by the supervisor.
     Sack,
-    /// The same on hosts that are no nodes.
+    /// The process that makes such tokens on hosts that are no nodes.
     TokenDaemon,
-    /// What copies accounting to a database.
+    /// The process that copies accounting to a database.
     AccountingCopy,
-    /// What answers HTTP.
+    /// The process that answers HTTP.
     RestServer,
-    /// What runs job_submit.lua; started by the controller.
+    /// The process that runs job_submit.lua; started by the controller.
     Verifier,
-    /// What becomes the program of a user's trigger; started by the controller.
+    /// The process that becomes the program of a user's trigger; started by the controller.
     TriggerProgram,
-    /// What serves MPI beside a step daemon; started by that.
+    /// The process that serves MPI beside a step daemon; started by that.
     PmixHost,
     /// One of Slurm's user commands.
     Command,

@@ -24,8 +24,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// How often the controller is asked whether its configuration is another one: as long may commands on this host know one
-/// that is older.
+/// Interval of questions to the controller whether its configuration is another one: commands on this host may know an
+/// older one for this time.
 const REFRESH: Duration = Duration::from_secs(30);
 
 /// sackd.
@@ -246,7 +246,7 @@ fn watch_signals() -> Result<OwnedFd> {
     let mut ends = SigSet::empty();
     ends.add(Signal::SIGTERM);
     ends.add(Signal::SIGINT);
-    // Of the process that keeps the configuration: without it this one is of no use.
+    // The process that keeps the configuration: without it this one is of no use.
     ends.add(Signal::SIGCHLD);
     let mut blocked = ends;
     blocked.add(Signal::SIGHUP);

@@ -1,4 +1,4 @@
-//! What our own commands print. A reader that goes away (`muster up | head`) ends the command quietly, as SIGPIPE would
+//! Output of our own commands. A reader that goes away (`muster up | head`) ends the command quietly, as SIGPIPE would
 //! end another program.
 
 use std::fmt::Arguments;

@@ -81,7 +81,7 @@ impl Scratch {
             .context("bash and timeout are needed")
     }
 
-    /// As [`Self::run`], for a command that must succeed; what it prints.
+    /// As [`Self::run`], for a command that must succeed; returns its output.
     pub(crate) fn ok(&self, script: &str, first: Option<&Path>) -> Result<String> {
         let output = self.run(script, first)?;
         if !output.status.success() {
@@ -126,7 +126,7 @@ fn muster(home: &Path, args: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// What a command that failed said about it, in a line.
+/// Last message of a failed command, in a line.
 pub(crate) fn last_words(output: &Output) -> String {
     let code = match output.status.code() {
         Some(124 | 137) => "it has not ended after two minutes".to_owned(),

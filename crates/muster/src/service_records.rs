@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// The service, before the domain.
 const SERVICE: &str = "_slurmctld._tcp";
-/// How long a server may take to answer, and how often each is asked (resolv.conf(5)'s are 5 s and 2).
+/// Time limit for a server's answer, and number of questions to each (resolv.conf(5)'s are 5 s and 2).
 const ANSWER_MAX: Duration = Duration::from_secs(3);
 const ROUNDS: usize = 2;
 /// Servers and domains that are looked at, as by the C library.
@@ -31,7 +31,7 @@ pub(crate) enum LookupError {
     Absent(String),
 }
 
-/// What /etc/resolv.conf says.
+/// Settings of /etc/resolv.conf.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Resolver {
     servers: Vec<SocketAddr>,

@@ -28,7 +28,7 @@ The jobs go through the controller's own scheduler on a virtual clock, and end w
   --write FILE           of --generate: write the workload as a trace, and replay nothing
 ";
 
-/// How to use it, with the policies as the replay knows them.
+/// Text of `--help`, with the policies of the replay.
 fn help() -> String {
     let mut text = HELP.to_owned();
     text.push_str("\nPolicies:\n");
@@ -38,7 +38,7 @@ fn help() -> String {
     text
 }
 
-/// What the command line says.
+/// Arguments of the command line.
 struct Args {
     trace: Option<String>,
     generate: Option<lublin::Options>,

@@ -38,7 +38,7 @@ pub(crate) fn assume(config: &Config, log: Option<&Path>) -> Result<()> {
     prctl::set_dumpable(false).context("cannot protect the controller's memory")
 }
 
-/// What `muster config check` says of a `SlurmUser` that has no account here. The file may be for another host.
+/// Finding of `muster config check` about a `SlurmUser` that has no account here. The file may be for another host.
 pub(crate) fn check_account(config: &Config) -> Option<Diagnostic> {
     let setting = config.raw.get("SlurmUser")?;
     let name = &config.slurm_user;
@@ -226,7 +226,7 @@ mod tests {
         fs::remove_dir_all(&place).unwrap();
     }
 
-    /// A user's link on the way to a directory, or in its place, would have root give away what it leads to.
+    /// A user's link on the way to a directory, or in its place, would have root give away the target.
     #[test]
     fn root_gives_no_directory_away_that_others_chose() {
         if !geteuid().is_root() {

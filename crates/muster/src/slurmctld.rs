@@ -113,7 +113,7 @@ fn parse(args: &[String]) -> Result<Option<Args>> {
     Ok(Some(parsed))
 }
 
-/// What is said at the start of a controller that stays root.
+/// Warning at the start of a controller that stays root.
 const ROOT_WARNING: &str = "SlurmUser is not set, or is root: the controller runs as root, and so do MailProg and \
     PrologSlurmctld; make an account for it and name it in slurm.conf (SlurmUser=slurm)";
 
@@ -181,7 +181,7 @@ fn start(args: Args) -> Result<()> {
     muster_ctld::run(&options, http_pages(&options.conf), || ready.report())
 }
 
-/// What it says by HTTP.
+/// The controller's pages by HTTP.
 fn http_pages(conf: &Path) -> HttpPages {
     let conf = conf.to_path_buf();
     Arc::new(move |path, stream| {

@@ -159,7 +159,7 @@ fn hostname() -> Result<String> {
         .into_owned())
 }
 
-/// What counts as a socket, if there is a configuration that says.
+/// Unit that counts as a socket, if there is a configuration that says.
 fn socket_unit(conf: &Path) -> SocketUnit {
     if !conf.exists() {
         return SocketUnit::default();
@@ -285,7 +285,7 @@ fn node_key_directory(config: &Config, node: &str, spool: &Path) -> Result<PathB
     Ok(directory.to_owned())
 }
 
-/// How the controller is reached if it is on another host, and where other hosts reach this node if there are others.
+/// Addresses of the controller if it is on another host, and of this node if there are other hosts.
 fn network(config: &Config, node: &NodeDef, node_key: PathBuf) -> Result<NetworkOptions> {
     let has_key = node_key.join(node_key::FILE).exists();
     let none = config.authentication().method == AuthMethod::None && !has_key;

@@ -60,15 +60,15 @@ const USUAL_FILES: [&str; 3] = [
     "/var/run/slurm/slurmdbd.pid",
     "/var/log/slurm/slurmdbd.log",
 ];
-/// How often the controller's file is looked at while there is nothing to copy.
+/// Interval of looks at the controller's file while there is nothing to copy.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 /// First wait after a failure; each further one is twice as long.
 const RETRY_MIN: Duration = Duration::from_millis(500);
 /// Longest wait after a failure.
 const RETRY_MAX: Duration = Duration::from_secs(30);
-/// How often it is said how far a first copy is, or that the database is still away.
+/// Interval of messages about a first copy, or that the database is still away.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(60);
-/// How long a clean end may take to copy what is left.
+/// Time that a clean end has to copy the rest.
 const LAST_COPY_WAIT: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
@@ -111,11 +111,11 @@ fn parse(args: &[String]) -> Result<Option<Args>> {
     Ok(Some(parsed))
 }
 
-/// What slurmdbd.conf and slurm.conf say.
+/// Settings of slurmdbd.conf and slurm.conf.
 struct Settings {
     dbd: FlatSettings,
     cluster: String,
-    /// What the controller writes.
+    /// The controller's store.
     file: PathBuf,
     user: User,
     purge: PurgeSettings,
@@ -239,7 +239,7 @@ pub(crate) fn address_of(dbd: &FlatSettings, name: &str) -> Result<Option<Databa
     }))
 }
 
-/// The same database on `StorageBackupHost`, if there is one.
+/// That database on `StorageBackupHost`, if there is one.
 fn backup_of(dbd: &FlatSettings, address: &DatabaseAddress) -> Option<DatabaseAddress> {
     let host = dbd
         .text("StorageBackupHost")
@@ -271,7 +271,7 @@ fn connect_any(addresses: &[DatabaseAddress]) -> Result<Box<dyn Database>, Datab
     Err(failed.unwrap_or(DatabaseError::Answer("no database is named")))
 }
 
-/// What the site's program prints, run as `SlurmUser`.
+/// Output of the site's program, run as `SlurmUser`.
 fn password_of(script: &str) -> Result<String> {
     let output = Command::new(script)
         .stdin(Stdio::null())

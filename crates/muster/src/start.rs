@@ -16,8 +16,8 @@ extern "C" fn main(argc: libc::c_int, argv: *const *const libc::c_char) -> libc:
     process::run(super::main_by_name)
 }
 
-/// Whether the program's name or its first argument says that it is the controller, an agent, or what works as hard. A shim
-/// is none: what it has in memory is copied with each fork. A supervisor has next to nothing to do.
+/// Whether the program's name or its first argument names the controller, an agent, or a process that works as hard. A
+/// shim is none: its memory is copied with each fork. A supervisor has next to nothing to do.
 fn is_daemon(argv: *const *const libc::c_char, index: libc::c_int) -> bool {
     // SAFETY: the C library hands over `argc` pointers to strings, and `index` is less than `argc`.
     #[allow(unsafe_code)]

@@ -128,7 +128,7 @@ struct Relay {
     agent: Control,
     /// Receivers of answers to pending questions.
     answers: RefCell<HashMap<StrangerId, Answer>>,
-    /// The same of questions about the agent itself.
+    /// Receivers of answers to pending page requests.
     page_answers: RefCell<HashMap<StrangerId, oneshot::Sender<PageAnswer>>>,
     pages: AgentPages,
     /// Requests of HTTP are not answered (`disable_http`).

@@ -35,7 +35,7 @@ pub enum FromHost {
     /// Tasks may start.
     #[n(0)]
     Ready(#[n(0)] Environments),
-    /// Tasks cannot start; the text names what is missing.
+    /// Tasks cannot start; the text names the missing part.
     #[n(1)]
     Failed(#[n(0)] String),
     /// A task has connected.

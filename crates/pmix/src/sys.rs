@@ -221,7 +221,7 @@ pub(crate) fn open(path: &str) -> io::Result<Functions> {
 
 /// The file that a function was loaded from.
 pub(crate) fn file_of(function: *const c_void) -> Option<String> {
-    // SAFETY: all bytes zero is a valid `Dl_info`; the pointer is only compared with what is loaded.
+    // SAFETY: all bytes zero is a valid `Dl_info`; the pointer is only compared with loaded files.
     unsafe {
         let mut found: libc::Dl_info = std::mem::zeroed();
         let known = libc::dladdr(function, &raw mut found) != 0 && !found.dli_fname.is_null();

@@ -1,7 +1,6 @@
-//! UCX as a transport for messages between hosts (`PMIxDirectConnUCX`): the real libucp, opened at
-//! run time. It sends tagged bytes to an address and reports broken endpoints; [`crate::lane`]
-//! decides what is sent under which tag. It has one thread and does not block: the host polls a
-//! descriptor of the library.
+//! UCX as a transport for messages between hosts (`PMIxDirectConnUCX`): the real libucp, opened at run time. It sends
+//! tagged bytes to an address and reports broken endpoints; [`crate::lane`] decides the message of each tag. It has one
+//! thread and does not block: the host polls a descriptor of the library.
 #![allow(unsafe_code)]
 
 mod sys;

@@ -357,7 +357,7 @@ pub struct ReservationRecord {
     /// Its flags.
     #[n(6)]
     pub flags: ReservationFlags,
-    /// Who might use it, or, with a '-' before each, who might not; separated by commas.
+    /// Users who might use it, or, with a '-' before each, who might not; separated by commas.
     #[n(7)]
     pub users: String,
     /// The same of accounts.
@@ -376,7 +376,7 @@ pub struct ReservationTimesQuery {
     pub end: Option<Timestamp>,
 }
 
-/// What a batch job was submitted with, of which accounting keeps what `AccountingStoreFlags` names.
+/// Kind of a text with which a batch job was submitted; accounting keeps those of `AccountingStoreFlags`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Validate)]
 pub enum JobTextKind {
     /// Its script.

@@ -5,7 +5,7 @@ use minicbor::{Decode, Encode};
 use muster_model::limits::{KINDS_MAX, PATH_BYTES_MAX};
 use muster_model::validate::Validate;
 
-/// What is asked for.
+/// Request of `sacctmgr archive`.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Validate)]
 pub enum ArchiveRequest {
     /// Archives and purges now (`sacctmgr archive dump`).
@@ -31,7 +31,7 @@ impl ArchiveRequest {
     }
 }
 
-/// What to purge, and where it goes. What is not given is as slurmdbd.conf has it.
+/// Records to purge, and place of their archive. Absent fields are as in slurmdbd.conf.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
 pub struct ArchiveDump {
     /// `Directory=`.
@@ -42,11 +42,11 @@ pub struct ArchiveDump {
     #[n(1)]
     #[valid(max_bytes = PATH_BYTES_MAX)]
     pub script: Option<String>,
-    /// What is archived before it is purged, by words.
+    /// Records archived before they are purged, by words.
     #[n(2)]
     #[valid(max_items = KINDS_MAX)]
     pub kept: Vec<ArchivedKind>,
-    /// What is purged, after which age.
+    /// Records purged, each with its age.
     #[n(3)]
     #[valid(max_items = KINDS_MAX)]
     pub ages: Vec<PurgeAge>,
@@ -55,7 +55,7 @@ pub struct ArchiveDump {
 /// After which age something is purged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Validate)]
 pub struct PurgeAge {
-    /// What.
+    /// Kind of the records.
     #[n(0)]
     pub kind: ArchivedKind,
     /// So many units.
@@ -84,7 +84,7 @@ pub enum ArchivedKind {
     /// Changes of accounting's records.
     #[n(4)]
     Transactions,
-    /// Sums of what was used.
+    /// Sums of use.
     #[n(5)]
     Usage,
     /// Times of reservations.

@@ -226,7 +226,7 @@ pub enum Query {
     /// The environment that a job was submitted with: [`Response::Environment`]. Owner or administrator.
     #[n(470)]
     Environment(#[n(0)] JobId),
-    /// What a job was submitted with, as accounting keeps it: [`Response::JobText`]; to others than owner and administrators, nothing.
+    /// A job's script or environment in accounting: [`Response::JobText`]; for owner and administrators, else empty.
     #[n(480)]
     JobText(#[n(0)] crate::acct::JobTextQuery),
     /// Times of reservations, of those that are over as well: one [`Response::ReservationTimes`].
@@ -381,7 +381,7 @@ pub enum Response {
     /// To `NodeKeys`, by name.
     #[n(203)]
     NodeKeys(#[n(0)] Vec<crate::node_trust::NodeKeyRecord>),
-    /// To `Archive`: what was done, a line each.
+    /// To `Archive`: actions carried out, a line each.
     #[n(206)]
     Archived(#[n(0)] Vec<String>),
     /// To `JobCounts`: of those that the caller may see.

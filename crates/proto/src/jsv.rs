@@ -280,7 +280,7 @@ mod tests {
         }
     }
 
-    /// What is said to lines of a verifier's, and how it ends.
+    /// Answers to lines of a verifier's, and its outcome.
     fn run(lines: &[&str]) -> (Vec<String>, Result<Outcome, String>) {
         let (mut verification, first) = Verification::begin(asked());
         let mut said = vec![first.to_owned()];

@@ -41,8 +41,8 @@ pub struct NodeHello {
     /// The launcher's, likewise: orders have a second seal for it, as it does not trust the agent.
     #[n(4)]
     pub launcher_key: ByteVec,
-    /// The description of itself by a node that no file of the controller's need name (`slurmd -Z`). It counts if the node is
-    /// not known; its address is that from which the agent connects, if that is another host.
+    /// Configuration that a dynamic node (`slurmd -Z`) reports; used if the controller has none for it; its address is
+    /// that from which the agent connects, if that is another host.
     #[n(5)]
     pub dynamic: Option<Box<NodeConfig>>,
 }

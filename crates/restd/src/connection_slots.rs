@@ -396,7 +396,7 @@ mod tests {
         first[0].set_busy(true);
         let second = admit(&places, B, 4);
         assert_eq!((count(&places, A), count(&places, B)), (4, 4));
-        // What has a request stays longest.
+        // A connection with a request stays longest.
         assert!(places.state().slot(A, first[0].number).is_some());
         second.iter().for_each(|place| place.set_known());
         assert!(places.admit(B).is_none());
@@ -444,7 +444,7 @@ mod tests {
         of_other.add(1);
         let counts = [A, B, C].map(|of| count(&places, of));
         assert_eq!((counts, places.state().bytes()), ([0, 1, 1], 41));
-        // What is left of a connection that has ended changes nothing.
+        // The rest of a connection that has ended changes nothing.
         of_large.sent(10);
         assert_eq!(places.state().bytes(), 41);
         // One that stands still is first; the last stays, however large.

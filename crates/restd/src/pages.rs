@@ -80,7 +80,7 @@ mod tests {
         }
     }
 
-    /// What a script imports is there, and what is there is imported.
+    /// Each import of a script exists, and each file is imported.
     #[test]
     fn scripts_import_what_there_is() {
         let known: HashSet<&str> = FILES.iter().map(|(name, ..)| *name).collect();

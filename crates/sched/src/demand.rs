@@ -126,9 +126,9 @@ pub(crate) struct Demand {
     threads_used: Option<u32>,
     overcommit: bool,
     memory: Memory,
-    /// What the partition allows (`MaxMemPerNode`, `MaxMemPerCPU`).
+    /// The partition's limit (`MaxMemPerNode`, `MaxMemPerCPU`).
     memory_most: MemoryAsk,
-    /// A default that is more than that is cut, where what is asked for is not.
+    /// Whether a default over that limit is cut, where a request is not.
     cuts_memory: bool,
     pub(crate) devices: DeviceDemand,
     /// The job gets all CPUs of each node.
@@ -274,7 +274,7 @@ impl Demand {
         }
     }
 
-    /// The CPUs that count of those that a job takes of a node: it pays for what it keeps for the system there.
+    /// The CPUs of a node that count for a job: it pays for those that it keeps for the system there.
     pub(crate) fn cpus_counted(&self, class: &NodeClass, want: &Want) -> u32 {
         match self.spec {
             Some(_) => want.cpus.max(class.open.len()),

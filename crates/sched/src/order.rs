@@ -1,9 +1,9 @@
 //! The order of jobs. With `priority/basic` it is the priority that a job has. With `priority/multifactor` jobs that
-//! differ only in age are of one shape, and a lane's rank is that of its shape plus the age of its first
-//! job. Where priorities do not go down (`PriorityFlags=INCR_ONLY`) each job has its own, as with `priority/basic`: that of
-//! the best partition that it names. In others its lane's rank is as far below as what is worked out there.
-//! Ranks are stored as of time 0, so that ageing does not change them: working out priorities anew moves only lanes whose
-//! shares changed or whose first job has reached the maximum age.
+//! differ only in age are of one shape, and a lane's rank is that of its shape plus the age of its first job. Where
+//! priorities do not go down (`PriorityFlags=INCR_ONLY`) each job has its own, as with `priority/basic`: that of the
+//! best partition that it names. In others its lane's rank is as far below as its computed priority there. Ranks are
+//! stored as of time 0, so that ageing does not change them: working out priorities anew moves only lanes whose shares
+//! changed or whose first job has reached the maximum age.
 
 use muster_core::state::{Scale, State};
 use muster_model::config::PartitionConfig;
@@ -135,8 +135,8 @@ impl QueueOrder {
         }
     }
 
-    /// What is worked out for a job where that is highest, if its rank in other partitions follows from it: asked for once
-    /// for all lanes of its shape.
+    /// Highest computed priority of a job, if its rank in other partitions follows from it: asked for once for all
+    /// lanes of its shape.
     pub(crate) fn best(&self, state: &State, job: &Job) -> Option<u32> {
         let rising = matches!(self.line(state, job), OrderClass::Rising { .. });
         let scale = self.scale.as_ref().filter(|_| rising)?;

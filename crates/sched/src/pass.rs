@@ -57,7 +57,7 @@ pub(crate) struct PlacementResult {
     pub(crate) placement: Placement,
     /// Reservations for other jobs prevented a placement.
     pub(crate) narrowed: bool,
-    /// What prevented a placement apart from missing nodes: a limit, licenses, a reservation.
+    /// Cause that prevented a placement apart from missing nodes: a limit, licenses, a reservation.
     pub(crate) cause: Option<Reason>,
 }
 

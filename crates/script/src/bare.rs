@@ -170,7 +170,7 @@ pub fn effective_user() -> u32 {
         .unwrap_or(u32::MAX)
 }
 
-/// What is known of a file.
+/// Attributes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileInfo {
     /// The user that has it.
@@ -290,7 +290,8 @@ pub fn keep_only(kept: &mut [i32]) -> Result<()> {
     }
     let first = end.unsigned_abs();
     close_on_exec_from(first).or_else(|_| {
-        // Kernels before 5.11 close a range at once or not at all; then what is there has been opened to be closed by exec.
+        // Kernels before 5.11 close a range at once or not at all; then all open ones have been opened to be closed by
+        // exec.
         let args = [first as usize, u32::MAX as usize, 0];
         // SAFETY: takes numbers; nothing in a child owns a descriptor.
         let _ = unsafe { call(kernel::SYS_close_range, args) };

@@ -1,4 +1,4 @@
-//! What the small program has instead of the standard and the C library.
+//! Replacements of the standard and the C library in the small program.
 #![allow(unsafe_code)]
 
 use crate::bare;
@@ -36,8 +36,8 @@ fn panic(_: &PanicInfo<'_>) -> ! {
     bare::exit(101)
 }
 
-/// What compiled code calls to copy, fill and compare memory. Volatile, as the compiler would make calls of the same functions
-/// of plain loops.
+/// Functions that compiled code calls to copy, fill and compare memory. Volatile, as the compiler would make calls of
+/// the same functions of plain loops.
 ///
 /// # Safety
 /// As in C.
@@ -55,7 +55,7 @@ unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, len: usize) -> *mut u8
 #[unsafe(no_mangle)]
 unsafe extern "C" fn memmove(to: *mut u8, from: *const u8, len: usize) -> *mut u8 {
     if to.addr() <= from.addr() {
-        // SAFETY: the caller's; what is read was not written before.
+        // SAFETY: the caller's; bytes are read before they are written.
         return unsafe { memcpy(to, from, len) };
     }
     for i in (0..len).rev() {

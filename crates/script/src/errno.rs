@@ -1,4 +1,4 @@
-//! Error numbers and what they mean.
+//! Error numbers and their texts.
 
 use core::fmt;
 
@@ -16,7 +16,7 @@ impl fmt::Display for Errno {
 }
 
 impl Errno {
-    /// What a start can fail with, in the C library's words, which are not at hand here.
+    /// Text of an error of a start, in the C library's words, which are not at hand here.
     fn text(self) -> &'static str {
         match self.0 {
             1 => "Operation not permitted",

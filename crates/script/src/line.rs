@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// Text in a buffer of this size; what is more is cut off.
+/// Text in a buffer of this size; the rest is cut off.
 pub struct TextBuffer<const N: usize> {
     bytes: [u8; N],
     len: usize,

@@ -1,4 +1,4 @@
-//! What the kernel ends when memory runs out, proc_pid_oom_score_adj(5).
+//! Choice of the process that the kernel ends when memory runs out, proc_pid_oom_score_adj(5).
 
 use crate::{bare, kernel};
 

@@ -79,7 +79,7 @@ impl Head {
 pub struct ResourceLimit {
     /// `RLIMIT_*` number (getrlimit(2)).
     pub resource: u32,
-    /// What is set, if the hard limit allows it.
+    /// The soft limit to set, if the hard limit allows it.
     pub soft: u64,
 }
 
@@ -93,7 +93,7 @@ pub struct ExecOrder<'a> {
     pub args: &'a Strings,
     /// Its environment but for the process id, in two parts.
     pub env: [&'a Strings; 2],
-    /// Whom to become, where the launcher is root.
+    /// The user and groups to become, where the launcher is root.
     pub user: Option<(u32, u32, &'a [u32])>,
     /// The user's name, for messages.
     pub user_name: &'a str,
@@ -256,7 +256,7 @@ pub(crate) struct MappedOrder {
     pub(crate) path: &'static CStr,
     /// Addresses of the arguments, and a null.
     pub(crate) argv: &'static mut [u64],
-    /// Those of the environment, then nulls: room for more variables, and the end.
+    /// Pointers of the environment, then nulls: room for more variables, and the end.
     pub(crate) env: &'static mut [u64],
     pub(crate) user: Option<(u32, u32, &'static [u32])>,
     pub(crate) user_name: &'static CStr,

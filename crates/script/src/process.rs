@@ -1,4 +1,4 @@
-//! What the process does.
+//! Work of the process.
 
 use crate::bare::{self, Errno, TextBuffer};
 use crate::order::MappedOrder;
@@ -21,7 +21,7 @@ macro_rules! message {
     ($($text:tt)*) => { TextBuffer::of(format_args!($($text)*)) };
 }
 
-/// Whose fault a failure is.
+/// Party at fault for a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultOwner {
     /// The node's.
@@ -166,7 +166,7 @@ const PATH_VARIABLE: usize = kernel::PATH_MAX as usize + 16;
 /// Variables that are known last, each with a zero byte after it.
 struct Variables {
     task_pid: TextBuffer<32>,
-    /// Those that name the job's temporary directory.
+    /// Variables that name the job's temporary directory.
     tmp_dir: Option<[TextBuffer<PATH_VARIABLE>; 2]>,
 }
 

@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(place.make(), Err(Errno(kernel::ENOENT)));
     }
 
-    /// Of /proc, which is another file system than what is above it, and this user's if that is root.
+    /// /proc, which is another file system than its parent, and this user's if that is root.
     #[test]
     fn what_is_mounted_there_is_not_the_jobs() {
         let found = |path: &CStr| bare::look_at(path, kernel::AT_SYMLINK_NOFOLLOW).unwrap();

@@ -24,7 +24,7 @@ use muster_model::trigger::{TriggerAsk, TriggerEvents};
 use muster_proto::client::{Request, RequestBody};
 use muster_proto::{PROTOCOL, frame};
 
-/// What a hostile user knows of the cluster.
+/// A hostile user's knowledge of the cluster.
 pub(crate) struct AttackerKnowledge {
     /// Jobs, others' for the most part.
     pub(crate) jobs: Vec<JobId>,
@@ -428,7 +428,7 @@ fn submission(random: &mut Random, known: &AttackerKnowledge) -> UserCommand {
     }
 }
 
-/// What only administrators may ask for.
+/// A request that only administrators may make.
 fn administration(random: &mut Random, known: &AttackerKnowledge) -> UserCommand {
     let target = target(random, known);
     let pairs = vec![(

@@ -37,7 +37,7 @@ pub(crate) struct Controller {
     replica: Arc<Mutex<State>>,
     /// Position of the last event that the replica applied.
     pub(crate) replica_at: Position,
-    /// How far accounting is, as the writer sees it.
+    /// Position up to which accounting has stored, as the writer sees it.
     pub(crate) stored: Arc<AtomicU64>,
     /// Turns at one moment without a message, an event or an answer.
     pub(crate) idle_turns: u32,
@@ -65,7 +65,7 @@ pub(crate) fn create_journal(storage: &MemStorage) -> Result<(), Violation> {
 }
 
 impl Controller {
-    /// Starts on what is in the storage.
+    /// Starts on the content of the storage.
     ///
     /// # Errors
     /// When the journal cannot be recovered.

@@ -1,6 +1,6 @@
-//! What the durable history says, kept apart from the controller's own state: a state of its own that every durable
-//! event is applied to after it went through the journal's encoding, and each job's life in short. Invariants
-//! compare the controller and the nodes with this.
+//! The durable history, kept apart from the controller's own state: a state of its own that every durable event is
+//! applied to after it went through the journal's encoding, and each job's life in short. Invariants compare the
+//! controller and the nodes with this.
 
 use crate::Violation;
 use muster_core::event::{Event, JobChange, NodeChange};
@@ -26,7 +26,7 @@ pub(crate) struct Ledger {
     pub(crate) jobs: BTreeMap<JobId, Life>,
     /// Positions at which nodes were declared down.
     downs: BTreeMap<NodeIdx, Vec<Position>>,
-    /// How far accounting is; what is not there may not leave the queue.
+    /// Position up to which accounting has stored; later records may not leave the queue.
     pub(crate) accounted: Position,
     /// Ends by time limits that were not looked at yet.
     pub(crate) limit_ends: Vec<LimitEnd>,
@@ -64,11 +64,11 @@ pub(crate) struct Launch {
     pub(crate) steps_started: BTreeSet<StepNo>,
     /// Steps whose ends were accounted, and how.
     pub(crate) steps_ended: BTreeMap<StepNo, ExitStatus>,
-    /// Nodes, in order: those that it started on, and what was left whenever it lost some.
+    /// Nodes, in order: those that it started on, and the rest whenever it lost some.
     pub(crate) sizes: Vec<Vec<NodeIdx>>,
     /// Position at which it was last resumed after a suspension.
     pub(crate) resumed_at: Option<Position>,
-    /// How it was first said to end, and whether all of it had been launched by then.
+    /// State and status of its first end, and whether all of it had been launched by then.
     pub(crate) end: Option<(JobState, ExitStatus, bool)>,
 }
 
@@ -78,14 +78,14 @@ pub(crate) struct LimitEnd {
     pub(crate) job: JobId,
     /// When its launch was decided, milliseconds.
     pub(crate) decided_ms: u64,
-    /// How long it really ran, milliseconds.
+    /// Its real run time, milliseconds.
     pub(crate) ran_ms: u64,
     /// Its limit, milliseconds.
     pub(crate) limit_ms: u64,
 }
 
 impl Launch {
-    /// How long it has really run, without suspensions, milliseconds.
+    /// Its real run time so far, without suspensions, milliseconds.
     pub(crate) fn ran_ms(&self, now: u64) -> u64 {
         let until = self.suspended.0.unwrap_or(now);
         until
@@ -288,7 +288,7 @@ impl Ledger {
         }
     }
 
-    /// What is to be looked at if a job is ended by its time limit and nothing else.
+    /// The end to be checked if a job is ended by its time limit and nothing else.
     fn limit_end(&self, id: JobId, how: (JobState, Reason), decided_ms: u64) -> Option<LimitEnd> {
         let job = self.state.jobs.get(&id)?;
         // Components of a heterogeneous job end with the first one.
@@ -309,7 +309,7 @@ impl Ledger {
         })
     }
 
-    /// What is reserved for others while a job may run is not given to it.
+    /// Checks that nodes reserved for others while a job may run are not given to it.
     fn keeps_off(&self, id: JobId, at: Timestamp, alloc: &Allocation) -> Result<(), Violation> {
         let reservations = &self.state.reservations;
         let named = |name: &String| reservations.get(name);

@@ -28,7 +28,7 @@ pub use classes::FaultClass;
 
 use std::fmt;
 
-/// What to simulate.
+/// Settings of a simulation.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Number of nodes; 0 lets the seed choose.
@@ -77,7 +77,7 @@ pub enum Plant {
     LostScriptEnd,
     /// Now and then a step daemon starts its first task once more.
     TaskTwice,
-    /// Now and then a launcher does not see what is left of a job.
+    /// Now and then a launcher does not see the leftovers of a job.
     Leftover,
     /// Now and then lines of a node's record file are not written, although that is said.
     LostRecord,
@@ -92,7 +92,7 @@ pub enum Plant {
 pub struct Violation {
     /// Name of the invariant: the function or the place that checks it.
     pub invariant: &'static str,
-    /// What was found.
+    /// Description of the finding.
     pub detail: String,
 }
 
@@ -111,7 +111,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What a run did, and what was wrong.
+/// Counts of a run, and its violation.
 #[derive(Clone, Debug)]
 pub struct RunReport {
     /// The seed.
@@ -132,7 +132,7 @@ pub struct RunReport {
     pub attacks: (u64, u64),
     /// Virtual time that passed, milliseconds.
     pub virtual_ms: u64,
-    /// The same for two runs that did the same.
+    /// Hash of the trace, equal for two equal runs.
     pub trace_hash: u64,
     /// The first invariant that did not hold.
     pub violation: Option<Violation>,

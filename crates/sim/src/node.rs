@@ -48,9 +48,9 @@ pub(crate) struct Link {
     /// Times of the last delivery in each direction, so that nothing is overtaken.
     pub(crate) last_up: u64,
     pub(crate) last_down: u64,
-    /// What the agent has sent and the launcher has not received, in the order in which it arrives.
+    /// Messages that the agent has sent and the launcher has not received, in the order in which they arrive.
     pub(crate) to_launcher: VecDeque<Vec<ToLauncher>>,
-    /// So many of them arrive even if the agent is killed: the others are in its memory.
+    /// Number of them that arrive even if the agent is killed: the others are in its memory.
     pub(crate) written: usize,
 }
 
@@ -70,9 +70,9 @@ pub(crate) struct Node {
     pub(crate) booted_at: u64,
     /// Cut off from the controller and other nodes until this time, milliseconds.
     pub(crate) cut_off_until: u64,
-    /// What is there until the machine goes down.
+    /// State that lasts until the machine goes down.
     pub(crate) machine: Machine,
-    /// What stays.
+    /// State that stays.
     pub(crate) disk: Disk,
     /// The agent's process, if it lives.
     pub(crate) agent: Option<AgentProcess>,
@@ -129,7 +129,7 @@ impl Node {
         format!("unix:{}/noded.sock", self.spool())
     }
 
-    /// What the kernel calls this boot.
+    /// The kernel's name of this boot.
     pub(crate) fn boot_id(&self) -> String {
         format!("{}-{}", self.name, self.boot)
     }
@@ -220,7 +220,7 @@ impl Node {
             && self.machine.stepds.is_empty()
     }
 
-    /// What is left here, in words.
+    /// Leftovers here, in words.
     pub(crate) fn remains(&self) -> String {
         let names = |jobs: Vec<JobAttempt>| -> Vec<String> {
             jobs.iter()

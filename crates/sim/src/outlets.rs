@@ -41,17 +41,17 @@ pub(crate) type RequestId = u64;
 
 /// Far ends of the writer's channels.
 pub(crate) struct Outlets {
-    /// Of the replica.
+    /// Channel of the replica.
     pub(crate) replica: Receiver<ToReplica>,
-    /// Of nodes' connections.
+    /// Channels of nodes' connections.
     pub(crate) links: BTreeMap<Conn, UnboundedReceiver<ToLink>>,
-    /// Of connections whose hello is being decided.
+    /// Channels of connections whose hello is being decided.
     pub(crate) answers: BTreeMap<Conn, oneshot::Receiver<Result<NodeIdx, Refusal>>>,
-    /// Of clients that wait.
+    /// Channels of clients that wait.
     pub(crate) replies: BTreeMap<RequestId, oneshot::Receiver<Reply>>,
 }
 
-/// What came out of them.
+/// Messages that came out of them.
 #[derive(Default)]
 pub(crate) struct Outputs {
     /// For the replica.
@@ -127,7 +127,7 @@ impl Outputs {
     }
 }
 
-/// What a message to a node is, in a word.
+/// Kind of a message to a node, in a word.
 pub(crate) fn name_of(message: &ToLink) -> &'static str {
     match message {
         ToLink::Welcome(..) => "a welcome",
@@ -139,17 +139,17 @@ pub(crate) fn name_of(message: &ToLink) -> &'static str {
     }
 }
 
-/// What the watch holds.
+/// State of the watch.
 pub(crate) struct Shared {
     /// The channels.
     pub(crate) outlets: Outlets,
-    /// What came of the turn so far.
+    /// Results of the turn so far.
     pub(crate) came: Came,
     /// Where the writer panics in its next append.
     pub(crate) panics: Option<Thread>,
 }
 
-/// What came of a turn.
+/// Results of a turn.
 #[derive(Default)]
 pub(crate) struct Came {
     /// Out of the channels.
@@ -158,7 +158,7 @@ pub(crate) struct Came {
     pub(crate) durable: Vec<(Position, Event)>,
     /// Events of an append that failed in a way that leaves them in doubt.
     pub(crate) doubt: Vec<Event>,
-    /// What left the writer before its events were durable.
+    /// Description of a message that left the writer before its events were durable.
     pub(crate) early: Option<String>,
     /// Bytes that were no event.
     pub(crate) unreadable: Option<String>,
@@ -180,7 +180,7 @@ pub(crate) fn lock(watch: &Watch) -> MutexGuard<'_, Shared> {
     watch.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a panic says that was planned.
+/// Text of a planned panic.
 pub(crate) const PLANNED: &str = "planned";
 
 /// The real journal, with the watch beside it.

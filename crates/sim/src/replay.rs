@@ -22,10 +22,10 @@ use std::sync::Arc;
 
 /// Begin of the virtual clock, seconds since 1970: traces count from 0, and 0 stands for unknown in places.
 const BEGIN_S: i64 = 1_700_000_000;
-/// Ended jobs leave the queue after so many ends.
+/// Number of ends after which ended jobs leave the queue.
 const ENDS_PER_PURGE: u64 = 1000;
 
-/// How the scheduler is set up; the words of `--policy`.
+/// Setting of the scheduler; the words of `--policy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     /// As Muster ships: no `PriorityType`, `sched/backfill`, so run times are predicted.
@@ -39,7 +39,7 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// All of them, with their words and what they are.
+    /// All of them, with their words and descriptions.
     pub const ALL: [(&'static str, Policy, &'static str); 4] = [
         ("default", Policy::Default, "as Muster ships"),
         (
@@ -71,10 +71,10 @@ impl Policy {
     }
 }
 
-/// What to run a workload on, and how.
+/// Machine and scheduler of a replay.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How the scheduler is set up.
+    /// Setting of the scheduler.
     pub policy: Policy,
     /// Further `SchedulerParameters`.
     pub parameters: Vec<String>,
@@ -100,7 +100,7 @@ impl Options {
     }
 }
 
-/// What came of it.
+/// Result of a replay.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// Jobs with their start, in order of their end.
@@ -359,8 +359,8 @@ impl ReplayMachine {
         }
     }
 
-    /// Passes until one starts nothing, or nobody waits any more, and takes note of what was started: with jobs that
-    /// have just started, promises may be made where they keep fewer back.
+    /// Passes until one starts nothing, or nobody waits any more, and records the starts: with jobs that have just
+    /// started, promises may be made where they keep fewer back.
     fn schedule(&mut self, now_s: i64) {
         loop {
             self.turn.clear();

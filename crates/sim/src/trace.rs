@@ -1,5 +1,5 @@
-//! What happened in a simulation, as text: the last lines are shown when something is wrong, and the hash of all of
-//! them tells whether two runs were the same.
+//! Events of a simulation, as text: the last lines are shown when something is wrong, and the hash of all of them shows
+//! whether two runs were equal.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -29,7 +29,7 @@ impl Trace {
         }
     }
 
-    /// What a process of a node was given, or does, if that node is looked at. It does not count for the hash.
+    /// Input or action of a process of a node, if that node is traced. It does not count for the hash.
     pub(crate) fn process(&mut self, now: u64, node: usize, name: &str, what: &dyn fmt::Debug) {
         if self.node != Some(node) {
             return;
@@ -55,7 +55,7 @@ impl Trace {
         self.lines.push_back(line);
     }
 
-    /// The same for two runs that did the same.
+    /// Hash that is equal for two equal runs.
     pub(crate) fn hash(&self) -> u64 {
         self.hash
     }

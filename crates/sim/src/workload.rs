@@ -30,7 +30,7 @@ pub struct WorkloadJob {
     pub processors: u32,
     /// The time limit its user asked for, seconds; its own run time where the trace has none.
     pub limit_s: u64,
-    /// Whose it is.
+    /// Its user.
     pub user: u32,
     /// Number of the program it runs, where the trace has one.
     pub program: Option<u32>,

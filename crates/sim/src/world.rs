@@ -96,7 +96,7 @@ pub(crate) enum WorldEvent {
     },
     /// An agent's load arrives.
     Health { conn: Conn, load: u32 },
-    /// What the controller has sent arrives at an agent.
+    /// Bytes of the controller arrive at an agent.
     ToAgent { conn: Conn, bytes: Vec<u8> },
     /// A connection breaks.
     Break { conn: Conn },
@@ -176,7 +176,7 @@ impl Ord for Queued {
     }
 }
 
-/// What was reported of a step's end.
+/// Reports of a step's end.
 #[derive(Clone, Debug)]
 pub(crate) struct StepReports {
     /// All ends, of which the last agent need not know.
@@ -188,14 +188,14 @@ pub(crate) struct StepReports {
     pub(crate) agent_life: u64,
 }
 
-/// What really ran, as the nodes saw it.
+/// Real runs, as the nodes saw them.
 #[derive(Default)]
 pub(crate) struct Truth {
     /// Launches whose scripts were started on a node, ever.
     pub(crate) started: BTreeSet<(usize, JobAttempt)>,
     /// Exit statuses of scripts that ended by themselves.
     pub(crate) exits: BTreeMap<JobAttempt, ExitStatus>,
-    /// What launches have of a node.
+    /// Shares of nodes that launches have.
     pub(crate) shares: BTreeMap<(usize, JobAttempt), Share>,
     /// Tasks of steps that were started, ever.
     pub(crate) tasks: BTreeSet<TaskKey>,
@@ -205,11 +205,11 @@ pub(crate) struct Truth {
     pub(crate) ended_stopped: BTreeSet<(usize, JobAttempt)>,
     /// When an agent had a part of a step begun on its node, milliseconds.
     pub(crate) begun: BTreeMap<(usize, JobAttempt, StepNo), u64>,
-    /// How tasks have ended.
+    /// Ends of tasks.
     pub(crate) task_ends: BTreeMap<TaskKey, ExitStatus>,
     /// Launches for which the agent that leads their steps has waited for the ends of steps on other nodes as long as it waits at most.
     pub(crate) waits_over: BTreeSet<JobAttempt>,
-    /// How steps have ended, as agents that led them have reported; not those that came after such a wait and the release.
+    /// Ends of steps, as agents that led them have reported; not those that came after such a wait and the release.
     pub(crate) step_ends: BTreeMap<AttemptStep, StepReports>,
     /// Steps whose results a disk that was full or failed has not taken.
     pub(crate) lost_results: BTreeSet<AttemptStep>,
@@ -239,7 +239,7 @@ pub(crate) struct World {
     queue: BinaryHeap<Reverse<Queued>>,
     number: u64,
     pub(crate) random: Random,
-    /// Chance of the classes of faults, apart: what is drawn for them changes nothing else.
+    /// Chance of the classes of faults, apart: draws for them change nothing else.
     pub(crate) chaos: Random,
     classes: Vec<FaultClass>,
     /// Devices of the nodes, with chance of their own.
@@ -263,7 +263,7 @@ pub(crate) struct World {
     pub(crate) last_srun: SrunId,
     /// Connections to step daemons.
     pub(crate) links: StepLinks,
-    /// One in so many messages on a node is the last of a process there, where that is a fault.
+    /// One in this number of messages on a node is the last of a process there, where that is a fault.
     pub(crate) deaths_in: u64,
     pub(crate) connections: BTreeMap<Conn, Connection>,
     pub(crate) next_conn: Conn,
@@ -477,7 +477,7 @@ impl World {
         }
     }
 
-    /// What breaks no invariant by itself.
+    /// Handles an event that breaks no invariant by itself.
     fn handle_quietly(&mut self, what: WorldEvent) {
         match what {
             WorldEvent::Break { conn } => {

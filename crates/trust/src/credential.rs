@@ -1,15 +1,15 @@
-//! What a connection begins with, whatever made it.
+//! The proof with which a connection begins, of whatever scheme.
 
 use muster_channel::{SECRET, Scheme};
 
-/// What a connection begins with.
+/// The proof with which a connection begins.
 #[derive(Clone)]
 pub struct Proof {
     /// Kind of the credential.
     pub scheme: Scheme,
     /// The credential.
     pub credential: Vec<u8>,
-    /// What its receiver knows from it.
+    /// Secret that its receiver knows from it.
     pub secret: [u8; SECRET],
 }
 

@@ -1,7 +1,7 @@
-//! Tokens by which a node gets a key of its own (`muster node token`, `muster node join`). A token has the secret half of a pair of
-//! keys (X25519) and the controller's public key; the controller keeps the public half alone, so that what it keeps lets nobody join.
-//! The secret of the channel by which the node sends its own public key follows from both: who is between the hosts has neither, and
-//! can speak for nobody.
+//! Tokens by which a node gets a key of its own (`muster node token`, `muster node join`). A token has the secret half
+//! of a pair of keys (X25519) and the controller's public key; the controller keeps the public half alone, so that its
+//! file lets nobody join. The secret of the channel by which the node sends its own public key follows from both: an
+//! attacker between the hosts has neither, and can speak for nobody.
 
 use crate::credential::Proof;
 use crate::node_key::NodeKey;
@@ -10,7 +10,7 @@ use muster_channel::{SECRET, Scheme};
 use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
-/// What a token begins with.
+/// Prefix of a token.
 const PREFIX: &str = "muster-join-";
 /// The first byte of what follows.
 const VERSION: u8 = 1;
@@ -18,7 +18,7 @@ const VERSION: u8 = 1;
 const CHECK: usize = 4;
 /// Bytes of a token's text; one with the longest names has fewer.
 const TEXT_BYTES_MAX: usize = 1024;
-/// What an offer begins with, so that it is nothing else's.
+/// Beginning of an offer, to distinguish it from all others.
 const OFFER_KIND: &str = "muster join 1";
 const CHANNEL: &[u8] = b"muster: a channel by a join token, 1";
 const POSSESSION: &[u8] = b"muster: a node has the key that it shows, 1";
@@ -75,7 +75,7 @@ impl JoinToken {
         })
     }
 
-    /// What the controller keeps of it.
+    /// The public half, kept by the controller.
     pub fn public(&self) -> [u8; KEY] {
         self.pair.public()
     }
@@ -126,10 +126,10 @@ impl JoinToken {
         (*version == VERSION && rest.is_empty()).then_some(token)
     }
 
-    /// What the channel begins with by which this node joins.
+    /// Proof with which the channel begins by which this node joins.
     ///
     /// # Errors
-    /// The controller's key is none.
+    /// The controller's key is invalid.
     pub fn proof(&self, node: &str) -> Result<Proof, VerifyError> {
         let offer = JoinOffer {
             cluster: self.cluster.clone(),
@@ -165,7 +165,7 @@ fn name(bytes: &[u8]) -> Option<(String, &[u8])> {
     (!name.contains(char::is_control)).then(|| (name.to_owned(), rest))
 }
 
-/// What a node says first that joins. It is sent as it is; who changes any of it has no longer the secret.
+/// First message of a joining node. It is sent in the clear; a client that changes any of it loses the secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoinOffer {
     /// `ClusterName`, as the token says.
@@ -257,7 +257,7 @@ mod tests {
         }
     }
 
-    /// Who is between the hosts sees the offer, and can neither answer it, nor change it, nor speak for the node.
+    /// An attacker between the hosts sees the offer, and can neither answer it, nor change it, nor speak for the node.
     #[test]
     fn a_channel_begins_for_who_has_the_token_and_the_controller_alone() {
         let (controller, token) = token("n1");
@@ -286,7 +286,7 @@ mod tests {
             let secret = changed.secret_for_controller(&controller).unwrap();
             assert!(Responder::accept(&opening, &secret).is_err());
         }
-        // Who guesses has another secret.
+        // A guessed token has another secret.
         let (_, guess) = begin(&[0; SECRET]).unwrap();
         let guess = Opening::decode(&guess).unwrap().unwrap();
         assert!(Responder::accept(&guess, &own).is_err());

@@ -41,9 +41,9 @@ pub enum JwtError {
 pub(crate) struct Parsed<'t> {
     /// The name of its key.
     pub(crate) kid: Option<String>,
-    /// What it says. Believe nothing of it before [`Parsed::verify`].
+    /// Claims. Believe nothing of them before [`Parsed::verify`].
     pub(crate) claims: Map<String, Value>,
-    /// What is signed: header and claims as they are written.
+    /// Signed part: header and claims as they are written.
     signed: &'t [u8],
     signature: &'t [u8],
 }

@@ -1,7 +1,7 @@
-//! How a node knows that its controller gave an order. Agent and launcher each make a key pair for every connection, and the
+//! Proof of the controller's orders to a node. Agent and launcher each make a key pair for every connection, and the
 //! launcher knows the controller's public key. From these, controller and receiver derive a secret that nobody else can
-//! (X25519, RFC 7748), and with it each batch of orders is sealed (HMAC-SHA256, RFC 2104) together with its number on the
-//! connection. A batch of another connection, for another node or receiver, repeated or out of order, does not fit.
+//! (X25519, RFC 7748), and with it each batch of orders is sealed (HMAC-SHA256, RFC 2104) together with its number on
+//! the connection. A batch of another connection, for another node or receiver, repeated or out of order, does not fit.
 //!
 //! A signature of each batch would do the same for fifty times the processor time, on both sides.
 
@@ -48,8 +48,8 @@ impl Receiver {
     }
 }
 
-/// What a key that is derived from a job's key is for. Agents of a job's nodes know the job's key; the owner of a derived one
-/// cannot work out that, nor another derived one.
+/// Purpose of a key that is derived from a job's key. Agents of a job's nodes know the job's key; the owner of a
+/// derived one can compute neither that nor another derived one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobKeyUse {
     /// The owner's srun shows it to the agent that leads the job, to ask for steps.
@@ -131,7 +131,7 @@ pub struct SessionPeers<'a> {
     pub receiver: Receiver,
 }
 
-/// What is sealed of a message: it is computed once, however many seals the message has.
+/// Digest of a message for seals: it is computed once for any number of seals of the message.
 #[derive(Clone, Debug)]
 pub struct Digest([u8; 32]);
 
@@ -156,7 +156,7 @@ impl KeyPair {
         KeyPair { secret, public }
     }
 
-    /// What the other side has to know.
+    /// Public key, for the other side.
     pub fn public(&self) -> [u8; KEY] {
         self.public.to_bytes()
     }
@@ -187,11 +187,11 @@ impl KeyPair {
         self.session(peers, &controller, &controller, &self.public)
     }
 
-    /// A secret that only this side and the one with the other key of a pair can derive: X25519, then HMAC-SHA256 of what it is for
-    /// and of all that it is bound to.
+    /// Returns a secret that only this side and the one with the other key of a pair can derive: X25519, then
+    /// HMAC-SHA256 of its purpose and of all that it is bound to.
     ///
     /// # Errors
-    /// The other key is none.
+    /// The other key is invalid.
     pub(crate) fn derive(
         &self,
         other: &[u8],
@@ -243,7 +243,7 @@ impl KeyPair {
     }
 }
 
-/// What both sides of a connection know, and how far they are.
+/// Key and message number that both sides of a connection share.
 pub struct SealedSession {
     keyed: Hmac<Sha256>,
     number: u64,
@@ -327,7 +327,7 @@ mod tests {
             for message in &messages {
                 let seal = said.seal(message);
                 prop_assert_eq!(receiver.check(message, &seal), Ok(()));
-                // The same again is not the next.
+                // A repeated message does not fit as the next.
                 let (mut other, _) = sides(controller, agent, HERE);
                 for _ in &messages {
                     other.seal(b"");
@@ -362,7 +362,7 @@ mod tests {
                 cluster: "d",
                 ..HERE
             },
-            // The same letters, at another border.
+            // Equal letters, split at another place.
             SessionPeers {
                 cluster: "cn",
                 node: "1",

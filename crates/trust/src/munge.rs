@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// Names of the library, newest first.
 const LIBRARIES: [&str; 2] = ["libmunge.so.2", "libmunge.so"];
-/// Bytes of a payload. munged takes more; what is carried here is small.
+/// Bytes of a payload. munged takes more; payloads here are small.
 const PAYLOAD_BYTES_MAX: usize = 4096;
 
 /// `munge_opt_t` and `munge_cipher_t` of munge.h.
@@ -61,14 +61,14 @@ pub enum MungeError {
     Other(String),
 }
 
-/// What a credential that was decoded says.
+/// Content of a decoded credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodedCredential {
     /// Its maker.
     pub uid: u32,
     /// His group.
     pub gid: u32,
-    /// What he put into it.
+    /// Payload by the maker.
     pub payload: Vec<u8>,
 }
 
@@ -171,8 +171,8 @@ impl Munge {
         }
         let mut made: *mut c_char = std::ptr::null_mut();
         let length = payload.len() as c_int;
-        // SAFETY: the context is this call's own; the payload has so many bytes; `made` is where the library puts a text that
-        // it has allocated by malloc(3), or leaves null.
+        // SAFETY: the context is this call's own; the payload has `length` bytes; `made` is where the library puts a
+        // text that it has allocated by malloc(3), or leaves null.
         let failed =
             unsafe { (self.encode)(&raw mut made, context.raw, payload.as_ptr().cast(), length) };
         // SAFETY: see above.
@@ -184,10 +184,10 @@ impl Munge {
         }
     }
 
-    /// What a credential says.
+    /// Decodes and verifies a credential.
     ///
     /// # Errors
-    /// It is not believed: see [`MungeError`].
+    /// It is invalid: see [`MungeError`].
     #[allow(unsafe_code)]
     pub fn decode(&self, credential: &[u8]) -> Result<DecodedCredential, MungeError> {
         let credential = CString::new(credential)
@@ -214,7 +214,7 @@ impl Munge {
         }
         let bytes = match (payload, usize::try_from(length)) {
             (Some(payload), Ok(length)) => {
-                // SAFETY: where the library reports success, the payload has so many bytes.
+                // SAFETY: where the library reports success, the payload has `length` bytes.
                 unsafe { std::slice::from_raw_parts(payload.0.cast::<u8>(), length) }.to_vec()
             }
             _ => Vec::new(),

@@ -17,11 +17,11 @@ use zeroize::Zeroizing;
 pub const FILE: &str = "node.key";
 /// Where a host keeps it that has no slurm.conf of its own: Slurm's default of `SlurmdSpoolDir`.
 pub const USUAL_DIRECTORY: &str = "/var/spool/slurmd";
-/// What the file begins with.
+/// Beginning of the file.
 const FILE_KIND: &str = "muster node key 1";
-/// What a claim begins with, so that it is nothing else's.
+/// Beginning of a claim, to distinguish it from all others.
 const CLAIM_KIND: &str = "muster node 1";
-/// What the secret is for that follows from a claim.
+/// Purpose of the secret that follows from a claim.
 const CHANNEL: &[u8] = b"muster: a channel by the key of a node, 1";
 /// Bytes of the file.
 const FILE_BYTES_MAX: u64 = 4 << 10;
@@ -29,7 +29,7 @@ const FILE_BYTES_MAX: u64 = 4 << 10;
 const NAME_BYTES_MAX: usize = 255;
 /// Bytes of a number that no other claim has.
 const NONCE: usize = 16;
-/// How far the clocks of both hosts may differ, and how long a claim serves, seconds.
+/// Greatest difference of the clocks of both hosts, and validity of a claim, seconds.
 pub const CLAIM_AGE_MAX_S: u64 = 60;
 
 /// For whom a node speaks.
@@ -180,7 +180,7 @@ impl NodeClaim {
     }
 }
 
-/// What a stranger says, as it may be printed.
+/// A stranger's text in printable form.
 fn plain(text: &str) -> String {
     text.chars()
         .take(80)
@@ -244,7 +244,7 @@ impl NodeKey {
         })
     }
 
-    /// What the controller pins.
+    /// Public key, pinned by the controller.
     pub fn public(&self) -> [u8; KEY] {
         self.pair.public()
     }
@@ -254,10 +254,10 @@ impl NodeKey {
         &self.pair
     }
 
-    /// What a channel begins with by which this host speaks.
+    /// Proof with which a channel begins by which this host speaks.
     ///
     /// # Errors
-    /// There are no random numbers, or the controller's key is none.
+    /// There are no random numbers, or the controller's key is invalid.
     pub fn proof(&self, speaker: Speaker) -> Result<Proof, NodeKeyError> {
         let failed = |e: &dyn std::fmt::Display| NodeKeyError::Failed(e.to_string());
         let mut nonce = [0; NONCE];

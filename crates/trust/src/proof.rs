@@ -12,7 +12,7 @@ use muster_conf::{AuthMethod, Authentication};
 use nix::unistd::{getegid, geteuid};
 use std::sync::{Mutex, PoisonError, RwLock};
 
-/// What is to be proved to whom.
+/// Claim to prove, and its receiver.
 #[derive(Clone, Debug)]
 pub struct ProofRequest<'a> {
     /// `ClusterName`.
@@ -23,14 +23,14 @@ pub struct ProofRequest<'a> {
     pub receiver_uid: u32,
 }
 
-/// What a credential proves.
+/// Identity and statement proved by a credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProvedPeer {
     /// Its maker.
     pub uid: u32,
     /// His group.
     pub gid: u32,
-    /// What he says with it.
+    /// The maker's statement.
     pub statement: Statement,
 }
 
@@ -177,7 +177,7 @@ enum Method {
     Slurm(Box<Tokens>),
 }
 
-/// What verifies tokens of auth/slurm.
+/// Verifier of tokens of auth/slurm.
 #[derive(Debug)]
 struct Tokens {
     files: KeyFiles,
@@ -231,10 +231,10 @@ impl ProofVerifier {
         Ok(())
     }
 
-    /// What a credential proves.
+    /// Verifies a credential.
     ///
     /// # Errors
-    /// It proves nothing. It may take ten seconds where munged hangs.
+    /// It is invalid. The check may take ten seconds where munged hangs.
     pub fn verify(&self, scheme: Scheme, credential: &[u8]) -> Result<ProvedPeer, ProofError> {
         let verified = match (&self.method, scheme) {
             (Method::Munge(munge), Scheme::Munge) => {
@@ -275,7 +275,7 @@ impl ProofVerifier {
         })
     }
 
-    /// Who asks for the configuration does not know the cluster's name yet.
+    /// A client that asks for the configuration does not know the cluster's name yet.
     fn check_cluster(&self, theirs: &str, purpose: &Purpose) -> Result<(), ProofError> {
         let is_for_any = *purpose == Purpose::Configuration;
         match is_for_any || theirs.eq_ignore_ascii_case(&self.cluster) {

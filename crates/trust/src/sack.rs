@@ -32,12 +32,12 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// What a request begins with.
+/// Beginning of a request.
 const REQUEST: &[u8] = b"muster sack 1\n";
-/// What an answer begins with, and a refusal.
+/// First byte of an answer, and of a refusal.
 const MADE: u8 = 1;
 const REFUSED: u8 = 2;
-/// What an answer begins with that was made with the key of this node.
+/// First byte of an answer made with the key of this node.
 const MADE_BY_NODE: u8 = 3;
 /// Bytes of a request: its beginning and the name of a cluster.
 const REQUEST_BYTES_MAX: usize = 256;
@@ -45,11 +45,11 @@ const REQUEST_BYTES_MAX: usize = 256;
 const ANSWER_BYTES_MAX: usize = 1 + SECRET + CREDENTIAL_BYTES_MAX;
 /// Connections at a time.
 const CONNECTIONS_MAX: u64 = 256;
-/// Those of one user.
+/// Connections of one user at a time.
 const CONNECTIONS_OF_UID_MAX: u64 = 16;
-/// How long a user may take to ask.
+/// Time limit for a user's request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a command waits for an answer.
+/// Time that a command waits for an answer.
 const ANSWER_TIMEOUT_S: i64 = 5;
 /// Connections that the kernel keeps until they are accepted.
 const BACKLOG: i32 = 1024;
@@ -115,7 +115,7 @@ fn ask_at(sockets: &[PathBuf], cluster: &str) -> Result<Proof, SackError> {
         let request = [REQUEST, cluster.as_bytes()].concat();
         let mut answer = vec![0; ANSWER_BYTES_MAX];
         let flags = MsgFlags::MSG_NOSIGNAL;
-        // Who does not take the connection has said why before it was closed.
+        // A server that does not take the connection has sent its reason before it was closed.
         let sent = send(connection.as_raw_fd(), &request, flags);
         let answered = recv(connection.as_raw_fd(), &mut answer, MsgFlags::empty());
         let length = answered.map_err(|e| silent(sent.err().unwrap_or(e)))?;
@@ -159,7 +159,7 @@ fn dial(path: &Path) -> Result<OwnedFd, Errno> {
     Ok(connection)
 }
 
-/// What a process needs to make tokens.
+/// Settings of a process that makes tokens.
 #[derive(Clone, Debug)]
 pub struct SackSettings {
     /// `ClusterName`.
@@ -198,7 +198,7 @@ impl SackSocket {
         SackSocket::with_lock(path, lock)
     }
 
-    /// The same; none if another process serves it.
+    /// As above; none if another process serves it.
     ///
     /// # Errors
     /// It cannot be made.
@@ -276,7 +276,7 @@ struct Connection {
     /// The kernel lets nobody send descriptors by it, which would be closed with it.
     refuses_descriptors: bool,
     user: UnixCredentials,
-    /// Whose connection it counts as.
+    /// The user to whom the connection is charged.
     charged: u32,
     until: Instant,
 }
@@ -298,7 +298,7 @@ impl Connection {
         // A connection that is closed with bytes in it is reset, and the answer is lost.
         let _ = self.receive(&mut [0; 1]);
         let answer = [&[REFUSED], why.as_bytes()].concat();
-        // Who has gone needs no answer.
+        // A disconnected client needs no answer.
         let _ = send(self.number(), &answer, quietly());
     }
 }
@@ -316,7 +316,7 @@ impl Drop for Connection {
 pub struct SackServer {
     settings: SackSettings,
     keys: Result<ClusterKeys, KeyError>,
-    /// What the files were like when the key was read.
+    /// Stamp of the files when the key was read.
     stamp: KeyStamp,
     socket: SackSocket,
     host: String,
@@ -472,7 +472,7 @@ impl SackServer {
 
     fn answer(&self, connection: &Connection) {
         let mut request = [0; REQUEST_BYTES_MAX];
-        // What is longer is cut, and then refused.
+        // A longer request is cut, and then refused.
         let Ok(length) = connection.receive(&mut request) else {
             return;
         };
@@ -636,7 +636,7 @@ mod tests {
         assert_eq!(claim.speaker, Speaker::User { uid, gid });
         let own = claim.secret_for_controller(&controller, &key.public());
         assert_eq!(own, Ok(proof.secret));
-        // What is no key is not used, and nothing else in its place.
+        // A file without a valid key is not used, and nothing else in its place.
         fs::write(spool.join(node_key::FILE), "").unwrap();
         let why = running.ask_for_proof("c").unwrap_err().to_string();
         assert!(why.contains("has no key of a node"), "{why}");

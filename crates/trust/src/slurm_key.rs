@@ -102,12 +102,12 @@ impl KeyFiles {
     }
 }
 
-/// What both files are like: another stamp is that of other keys.
+/// State of both files: another stamp means other keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyStamp([Option<[i64; 6]>; 2]);
 
 impl KeyFiles {
-    /// What they are like now.
+    /// Stamp of the files now.
     pub(crate) fn stamp(&self) -> KeyStamp {
         let of = |path: &Path| {
             let found = std::fs::metadata(path).ok()?;

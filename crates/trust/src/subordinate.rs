@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 const FILE: &str = "/etc/subuid";
 /// Bytes of the file that are read: a hundred thousand users.
 const FILE_BYTES_MAX: u64 = 4 << 20;
-/// How often it is looked whether the file has changed.
+/// Interval of checks whether the file has changed.
 const LOOKED_EVERY: Duration = Duration::from_secs(1);
 
-/// What differs between two states of the file.
+/// Attributes in which two states of the file differ.
 #[derive(Debug, PartialEq, Eq)]
 struct FileStamp {
     inode: u64,
@@ -88,7 +88,7 @@ impl SubordinateUids {
         self.stamp = stamp;
         let mut text = Vec::new();
         if let Ok(file) = File::open(&self.path) {
-            // What cannot be read has no ranges: who has none is charged for himself.
+            // An unreadable file has no ranges: a user without one is charged for himself.
             let _ = file.take(FILE_BYTES_MAX).read_to_end(&mut text);
         }
         self.ranges = parse(&String::from_utf8_lossy(&text));

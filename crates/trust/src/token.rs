@@ -11,11 +11,11 @@ use muster_channel::{Purpose, SECRET};
 use serde_json::{Map, Value};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// How long a token is good for where AuthInfo does not say `ttl=`, seconds; from Slurm.
+/// Lifetime of a token where AuthInfo does not set `ttl=`, seconds; from Slurm.
 pub const TTL_S: u32 = 60;
-/// No token is good for longer: so long its number is kept.
+/// Greatest lifetime of a token: its number is kept for this time.
 pub(crate) const TTL_MAX_S: u64 = 3600;
-/// What tokens for channels say that they are for, so that no other token of the same key is one.
+/// Purpose in tokens for channels, so that no other token of the same key is one.
 const CONTEXT: &str = "muster channel 1";
 /// Bytes of a token's number, which is drawn.
 pub(crate) const NUMBER: usize = 16;
@@ -45,7 +45,7 @@ pub enum TokenError {
     Receiver {
         /// As it says.
         theirs: u64,
-        /// Who reads it.
+        /// User of the verifying process.
         ours: u32,
     },
     /// It would be good for too long.
@@ -63,14 +63,14 @@ pub enum TokenError {
     Full(u32),
 }
 
-/// What a token says.
+/// Claims of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenClaims {
     /// `ClusterName`.
     pub cluster: String,
     /// For whom its user speaks.
     pub purpose: Purpose,
-    /// Who is to read it: `SlurmUser`.
+    /// The receiver: `SlurmUser`.
     pub receiver_uid: u32,
     /// The user.
     pub uid: u32,

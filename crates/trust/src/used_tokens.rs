@@ -7,14 +7,14 @@
 use crate::token::{NUMBER, TokenError};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// How many are kept.
+/// Numbers of tokens kept.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TokenBounds {
-    /// Of one user.
+    /// For one user.
     pub(crate) of_uid: usize,
-    /// Of all users but the trusted.
+    /// For all users but the trusted.
     pub(crate) users: usize,
-    /// Of all.
+    /// In all.
     pub(crate) all: usize,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct UsedTokens {
     /// By when they expire.
     ends: BTreeMap<u64, Vec<(Number, u32)>>,
     of_uid: HashMap<u32, usize>,
-    /// Those of users who are not trusted.
+    /// Number of tokens of users who are not trusted.
     users: usize,
     /// `SlurmUser`, who is trusted as root is.
     slurm_uid: u32,

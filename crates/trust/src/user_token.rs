@@ -1,8 +1,9 @@
-//! Tokens by which commands connect as a user from anywhere (`AuthAltTypes=auth/jwt`): JWT, HS256, made and verified by slurmctld
-//! alone with a key of its own. Who has such a token is that user until it expires.
+//! Tokens by which commands connect as a user from anywhere (`AuthAltTypes=auth/jwt`): JWT, HS256, made and verified by
+//! slurmctld alone with a key of its own. The bearer of such a token is that user until it expires.
 //!
-//! A token never travels: what is sent is its header and claims, and the secret of the channel follows from its signature,
-//! which the controller works out again. So one that was changed, or made with another key, leads to no channel.
+//! A token never travels: only its header and claims are sent, and the secret of the channel follows from its
+//! signature, which the controller computes again. So one that was changed, or made with another key, leads to no
+//! channel.
 
 use crate::base64url;
 use crate::jwt::{self, JwtError};
@@ -17,7 +18,7 @@ use std::path::Path;
 use std::sync::{PoisonError, RwLock};
 use zeroize::Zeroizing;
 
-/// How long a token is good for if nobody says, seconds; from Slurm.
+/// Lifetime of a token if the request sets none, seconds; from Slurm.
 pub const LIFESPAN_S: u32 = 1800;
 /// By how much clocks may differ.
 const SKEW_S: u64 = 60;
@@ -89,10 +90,11 @@ impl UserTokens {
         Ok(())
     }
 
-    /// Makes a token for a user. The one who asks is trusted if that is root or `SlurmUser`, whom the site's limits do not bind.
+    /// Makes a token for a user. The requesting user is trusted if that is root or `SlurmUser`, whom the site's limits
+    /// do not bind.
     ///
     /// # Errors
-    /// The site does not let tokens be made, or not for so long.
+    /// The site allows no tokens, or none of this lifetime.
     pub fn make(
         &self,
         user: &str,
@@ -134,11 +136,11 @@ impl UserTokens {
         Ok(jwt::sign(&key, None, &claims))
     }
 
-    /// Whose a token is, and the secret that who has all of it knows. Believe the name only once a channel has begun with the
-    /// secret.
+    /// User of a token, and the secret known to the bearer of all of it. Believe the name only once a channel has begun
+    /// with the secret.
     ///
     /// # Errors
-    /// It is no token, or too old.
+    /// It is malformed, or too old.
     pub fn open(&self, signed: &[u8]) -> Result<(String, [u8; SECRET]), UserTokenError> {
         self.open_at(signed, now_s())
     }
@@ -177,7 +179,7 @@ fn secret(signature: &[u8], signed: &[u8]) -> [u8; SECRET] {
     derived.finalize().into_bytes().into()
 }
 
-/// What a token says, before anyone has verified it.
+/// Claims of a token, before anyone has verified it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserClaims {
     /// The user's name.
@@ -209,10 +211,10 @@ fn claims_at(token: &str, now_s: u64) -> Result<UserClaims, JwtError> {
     }
 }
 
-/// What a command sends of its token, and the secret of the channel.
+/// Returns the part of its token that a command sends, and the secret of the channel.
 ///
 /// # Errors
-/// It is no token that a controller takes.
+/// It is no token for a controller.
 pub fn show(token: &str) -> Result<(Vec<u8>, [u8; SECRET]), JwtError> {
     let parts = token.trim().rsplit_once('.');
     let (signed, signature) = parts.ok_or(JwtError::Malformed("it has not three parts"))?;
@@ -263,7 +265,7 @@ mod tests {
         assert!(sent.len() < token.len() - 40, "the signature is not sent");
         let opened = tokens(1).open_at(&sent, NOW_S + 1799);
         assert_eq!(opened, Ok(("ada".to_owned(), secret)));
-        // Of another key: no channel comes of it.
+        // A token of another key leads to no channel.
         assert_ne!(tokens(2).open_at(&sent, NOW_S).unwrap().1, secret);
         let expired = tokens(1).open_at(&sent, NOW_S + 1800);
         assert_eq!(expired, Err(JwtError::Expired(0).into()));

@@ -104,7 +104,7 @@ fn fields(fields: &Fields, default: &TokenStream) -> syn::Result<(TokenStream, T
     Ok((pattern, checks))
 }
 
-/// What `#[valid(...)]` says.
+/// Rules of `#[valid(...)]`.
 #[derive(Default)]
 struct Rules {
     max_bytes: Option<Expr>,

@@ -190,7 +190,7 @@ fn hard(spec: &JobSpec, site: &Site) -> String {
     }
 }
 
-/// Requests that mean what a job asks for.
+/// Grid Engine requests equivalent to the job's.
 fn asked_for(spec: &JobSpec, site: &Site) -> String {
     let ask = &spec.ask;
     let mut all = Vec::new();

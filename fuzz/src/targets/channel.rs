@@ -1,4 +1,4 @@
-//! What comes from other hosts before anybody knows whose it is: openings, answers, confirmations, records, statements.
+//! Bytes from other hosts before anybody knows whose they are: openings, answers, confirmations, records, statements.
 
 use muster_channel::{
     Channel, Initiator, Opening, Purpose, Responder, SECRET, Scheme, Statement, UnconfirmedChannel,
@@ -77,7 +77,7 @@ pub(super) fn run(data: &[u8]) {
     }
 }
 
-/// Records that were changed, or made up, never carry what was not sent.
+/// Records that were changed, or made up, never carry other data than was sent.
 fn records(data: &[u8]) {
     let (mut near, mut far) = channels();
     let mut sealed = Vec::new();

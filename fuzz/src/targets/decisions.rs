@@ -173,7 +173,7 @@ impl World {
         self.state().jobs.get(id)
     }
 
-    /// What a node says of a job that it has, or had.
+    /// A node's report about a job that it has, or had.
     fn report(&mut self, what: u64, pick: u64, stale: bool) {
         let Some(job) = self.active(pick) else { return };
         let (id, attempt) = (
@@ -189,7 +189,7 @@ impl World {
         self.run(&Command::Node(node, command));
     }
 
-    /// What one element of an input says.
+    /// One element of an input.
     fn step(&mut self, step: &Value) {
         let Value::Array(parts) = step else { return };
         let number = |at: usize| match parts.get(at) {
@@ -243,7 +243,7 @@ impl World {
         }
     }
 
-    /// Reads back what was journalled: it makes the same state.
+    /// Reads the journal back: it makes the same state.
     fn replay(&self) {
         let mut state = State::default();
         for event in &self.history {
@@ -452,7 +452,7 @@ pub(super) fn seeds() -> Vec<Vec<u8>> {
     sequences().iter().map(Value::encode).collect()
 }
 
-/// What the inputs lead to: events, and the state that they make.
+/// Results of the inputs: events, and the state that they make.
 pub(super) fn histories() -> Vec<(Vec<Event>, State)> {
     let played = sequences().into_iter().step_by(3).map(|input| play(&input));
     played

@@ -59,7 +59,7 @@ fn names(memory: &MemStorage) -> Vec<String> {
     names
 }
 
-/// Damages files: each four bytes of the input name a file, a place in it, and what is done there.
+/// Damages files: each four bytes of the input name a file, a place in it, and the kind of damage.
 fn damaged(data: &[u8]) -> MemStorage {
     let memory = MemStorage::new();
     let mut files = WHOLE.files.clone();

@@ -59,7 +59,7 @@ pub(super) fn of_protocol(data: &[u8]) {
     frames(data);
 }
 
-/// What comes before it is known who says it, and answers to that.
+/// Messages before the sender is known, and answers to them.
 pub(super) fn of_greetings(data: &[u8]) {
     let Some((kind, bytes)) = data.split_first() else {
         return;

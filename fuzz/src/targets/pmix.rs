@@ -1,4 +1,4 @@
-//! What tasks, hosts of PMIx and step daemons say to each other: messages, and the two text protocols of PMI.
+//! Messages between tasks, hosts of PMIx and step daemons, and the two text protocols of PMI.
 
 use super::headed;
 use muster_hostile::cbor::Value;

@@ -3,7 +3,7 @@
 use muster_cli::connect::{Client, ConnectError};
 use muster_cli::rest::{AnswerSink, Caller, Connect, HttpStatus, Method, Request, answer};
 
-/// No controller is there: what is asked of it does not matter here.
+/// No controller is there: questions to it do not matter here.
 struct Nobody;
 
 impl Connect for Nobody {

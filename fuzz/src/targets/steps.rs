@@ -1,4 +1,4 @@
-//! Layouts of steps: in no allocation does any request panic, take what is not the job's, or take what is in use.
+//! Layouts of steps: in no allocation does any request panic, take CPUs of other jobs, or take those in use.
 
 use super::headed;
 use muster_hostile::cbor::Value;

@@ -10,7 +10,7 @@ use muster_model::{features, hostlist, licenses};
 /// Names of one hostlist, for a target that is to be fast.
 const NAMES_MAX: usize = 300;
 
-/// Hostlists: what is expanded and compressed is the same again.
+/// Hostlists: expanding and compressing gives the same again.
 pub(super) fn hostlists(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let _ = hostlist::split(&text);

@@ -1,4 +1,5 @@
-//! What verifiers say: messages of the controller's own processes, lines of JSV scripts, and jobs that are changed by them.
+//! Messages of verifiers: those of the controller's own processes, lines of JSV scripts, and jobs that are changed by
+//! them.
 
 use super::headed;
 use minicbor::Encode;
@@ -19,7 +20,7 @@ fn encoded<T: Encode<()>>(value: &T) -> Vec<u8> {
     minicbor::to_vec(value).expect("writing to memory cannot fail")
 }
 
-/// Messages of both sides: what is decoded is the same after a round trip.
+/// Messages of both sides: a decoded one is the same after a round trip.
 pub(super) fn messages(data: &[u8]) {
     let Some((kind, bytes)) = data.split_first() else {
         return;

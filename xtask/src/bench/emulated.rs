@@ -259,7 +259,7 @@ fn shapes(bench: &mut Bench) -> Result<()> {
     let jobs = u64::from(shapes) * each;
     for (name, different) in [("one shape", false), ("as many shapes as arrays", true)] {
         let site = bench.emulated(1_000, 64, "")?;
-        // They wait for the last one to be submitted: what is measured is scheduling, not sbatch.
+        // They wait for the last one to be submitted: scheduling is measured, not sbatch.
         site.quiet(
             &["scontrol", "update", "partitionname=batch", "state=down"],
             &bench.dir,

@@ -21,7 +21,7 @@ const FIRST_UID: u32 = 61_000;
 /// Connections of the one who floods the controller with questions.
 const FLOOD: u32 = 8;
 
-/// What one look at a busy cluster shows.
+/// Results of one look at a busy cluster.
 struct Look {
     /// Milliseconds to the acknowledgement that 99 of 100 submissions had, on an open connection.
     acknowledged: f64,
@@ -72,7 +72,7 @@ pub(super) fn pollers(bench: &mut Bench) -> Result<()> {
         "true",
     ];
     let head = ["muster", "emulate", "jobs", &each, "--json", "--"];
-    // Together, so that they share syncs: what is measured comes later.
+    // Together, so that they share syncs: the measurement comes later.
     let next = AtomicUsize::new(0);
     let submit = || {
         let owner = owners.get(next.fetch_add(1, Ordering::Relaxed));
@@ -358,7 +358,7 @@ fn look(bench: &Bench, site: &Site, avoid: &str, asking: &Pollers) -> Result<Loo
     })
 }
 
-/// Connected agents: what they cost while nothing happens, and how soon they are back.
+/// Connected agents: their cost while nothing happens, and the time until they are back.
 pub(super) fn agents(bench: &mut Bench) -> Result<()> {
     let nodes = bench.size(10_000);
     let site = bench.emulated(nodes, 128, "")?;
@@ -491,7 +491,7 @@ pub(super) fn wide(bench: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-/// What a job costs the controller by how many nodes it has: from its submission until all nodes are free again.
+/// Cost of a job for the controller by its number of nodes: from its submission until all nodes are free again.
 pub(super) fn wide_job(bench: &mut Bench) -> Result<()> {
     let most = bench.size(10_000).max(100);
     let site = bench.emulated(most, 128, "")?;

@@ -219,7 +219,7 @@ impl Site {
     }
 }
 
-/// What came of submissions.
+/// Result of submissions.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Submitted {
     /// A second.
@@ -246,7 +246,7 @@ impl Submitted {
     }
 }
 
-/// The millisecond within which such a share of what was counted between two looks lies.
+/// The millisecond within which this share of the counts between two looks lies.
 pub(super) fn within(before: &[u64], after: &[u64], share: f64) -> f64 {
     let grown = |ms: usize| after[ms] - before.get(ms).copied().unwrap_or(0);
     let all: u64 = (0..after.len()).map(grown).sum();

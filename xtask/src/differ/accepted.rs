@@ -8,13 +8,13 @@
 use super::compare::{changes, is_same};
 use anyhow::{Context, Result, bail};
 
-/// What came of a line.
+/// Result of a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum LineVerdict {
     Equal,
     /// All that differs is accepted, for these reasons.
     Accepted(Vec<String>),
-    /// What differs and is not accepted.
+    /// Differences that are not accepted.
     Differs(Vec<String>),
 }
 

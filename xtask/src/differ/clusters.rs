@@ -20,7 +20,7 @@ const LIMIT: &str = "20";
 /// Bytes of an output that are compared.
 const OUTPUT_MAX: u64 = 64 << 10;
 
-/// A cluster, and what is its own.
+/// A cluster, and its own names and paths.
 struct ClusterSide {
     /// Its variables, PATH included.
     environment: Vec<(String, String)>,
@@ -118,7 +118,7 @@ impl BothClusters {
         Ok(())
     }
 
-    /// What a line prints on Slurm and on Muster.
+    /// Output of a line on Slurm and on Muster.
     pub(super) fn answers(&self, line: &CorpusLine) -> Result<(Vec<String>, Vec<String>)> {
         let script = format!("{}\n{}\n", self.prelude, line.text);
         let slurm = self.slurm.start(line.user, &script)?;
@@ -260,7 +260,7 @@ fn start_muster(program: &Path, top: &Path) -> Result<(Guard, PathBuf)> {
     Ok((guard, home))
 }
 
-/// What `bench/slurm-peer.sh` gives Slurm beside tests/differ/slurm.conf and a user can see.
+/// Settings that `bench/slurm-peer.sh` gives Slurm beside tests/differ/slurm.conf and a user can see.
 const HEAD: &str = "\
 AccountingStorageType=accounting_storage/slurmdbd
 ProctrackType=proctrack/pgid

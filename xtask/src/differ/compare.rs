@@ -8,7 +8,7 @@ const LAST_ID: u64 = 719_999;
 /// Replaces the number of a job that a line submitted.
 const NEW_ID: &str = "NEWJOB";
 
-/// What is a cluster's own.
+/// Names of a cluster of its own.
 #[derive(Default)]
 pub(super) struct NamesOfSide {
     /// Job ids, and what to call them. All are as long as an id, so that columns stay.
@@ -42,7 +42,7 @@ impl NamesOfSide {
         }
     }
 
-    /// An answer as lines: what was printed, what was printed as errors, the exit status.
+    /// An answer as lines: output, error output, exit status.
     pub(super) fn lines(&self, out: &str, err: &str, status: i32) -> Vec<String> {
         let mut lines: Vec<String> = self.normalised(out).lines().map(str::to_owned).collect();
         lines.extend(self.normalised(err).lines().map(|line| format!("! {line}")));

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 use std::fs;
 
-/// Whose line it is.
+/// User of the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CorpusUser {
     Root,
@@ -23,12 +23,12 @@ impl CorpusUser {
     }
 }
 
-/// What a line does to the state; in this order they run.
+/// Effect of a line on the state; in this order they run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum CorpusKind {
     /// Reads.
     Query,
-    /// Submits, and takes away what it submitted.
+    /// Submits, and removes its submissions.
     Submission,
     /// Changes what others read, and changes it back.
     Change,

@@ -191,7 +191,7 @@ fn options(command: &str, table: &str, values: &str) -> Result<Vec<DrawnOption>>
     Ok(drawn)
 }
 
-/// What values.txt says of a command: options with values, and those that are left out.
+/// A command's part of values.txt: options with values, and those that are left out.
 fn values_of(command: &str, text: &str) -> (Vec<DrawnOption>, Vec<String>) {
     let (mut known, mut skipped, mut is_meant) = (Vec::new(), Vec::new(), false);
     for line in text.lines().map(str::trim) {

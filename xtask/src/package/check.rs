@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What happens in the copy.
+/// Script that runs in the copy.
 const SCRIPT: &str = include_str!("check.sh");
 
 /// A version that comes before every other.

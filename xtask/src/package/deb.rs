@@ -1,4 +1,4 @@
-//! Packages for Debian and what is made of it, by `dpkg-deb`.
+//! Packages for Debian and derivatives, by `dpkg-deb`.
 
 use super::layout::{CLIENT, COMMON, DESCRIPTION, Role};
 use super::{Release, output};
@@ -12,7 +12,7 @@ const ACCOUNTS: &str = include_str!("../../../packaging/scripts/accounts");
 const UPDATED: &str = include_str!("../../../packaging/scripts/updated");
 const REMOVED: &str = include_str!("../../../packaging/scripts/removed");
 
-/// Who answers for the packages: `DEBFULLNAME` and `DEBEMAIL`, as Debian's tools take them.
+/// Maintainer of the packages: `DEBFULLNAME` and `DEBEMAIL`, as Debian's tools take them.
 pub(super) fn maintainer() -> String {
     let of =
         |name: &str, otherwise: &str| std::env::var(name).unwrap_or_else(|_| otherwise.to_owned());
@@ -125,7 +125,7 @@ fn depends(release: &Release, role: &Role) -> Vec<String> {
     needs.chain(["passwd".to_owned()]).collect()
 }
 
-/// What `du` says of the files, KiB, whatever the file system makes of directories.
+/// Size of the files as by `du`, KiB, whatever the file system makes of directories.
 fn size_kib(dir: &Path) -> Result<u64> {
     let mut size = 1;
     for entry in fs::read_dir(dir)? {
@@ -168,7 +168,7 @@ fn scripts(role: &Role) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// What happens when a daemon's files are gone.
+/// Commands after a daemon's files are gone.
 fn removal(role: &Role, daemon: &str) -> String {
     let mut text = "[ ! -d /run/systemd/system ] || systemctl daemon-reload || true\n".to_owned();
     if role.rotation().is_some() {

@@ -105,7 +105,7 @@ fn roles() -> [Role; 7] {
     ]
 }
 
-/// What is said of every package.
+/// Description of every package.
 pub(super) const DESCRIPTION: [&str; 3] = [
     "Muster schedules and runs jobs on clusters and speaks Slurm's language:",
     "commands, slurm.conf, environment, output and exit codes. What it",
@@ -170,7 +170,7 @@ const LIBRARY: &str = "libdrmaa.so.1.0";
 /// That of DRMAA 2.
 const SECOND_LIBRARY: &str = "libdrmaa2.so";
 
-/// What programs are linked with, where the loader finds it, and what they include.
+/// Libraries with which programs are linked, where the loader finds them, and their headers.
 fn libraries(role: &Role, bin: &Path) -> Result<()> {
     let lib = role.root.join("usr/lib");
     for (library, header) in [(LIBRARY, "drmaa.h"), (SECOND_LIBRARY, "drmaa2.h")] {
@@ -263,7 +263,7 @@ fn completion(roles: &[Role], made: &Path, bin: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What the service manager and logrotate read.
+/// Files of the service manager and logrotate.
 fn service(role: &Role) -> Result<()> {
     let source = Path::new("packaging");
     if role.name == COMMON {

@@ -1,4 +1,4 @@
-//! What a program needs of the system that it is to run on, by its own file.
+//! Requirements of a program on its system, by its own file.
 
 use super::output;
 use anyhow::{Context, Result, bail};

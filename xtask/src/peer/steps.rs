@@ -61,7 +61,7 @@ fn seconds(count: u32, parallel: u32, words: &[String]) -> Result<f64> {
     Ok(started.elapsed().as_secs_f64())
 }
 
-/// What this program says that runs a command inside an allocation of four nodes.
+/// Output of this program, which runs a command inside an allocation of four nodes.
 fn inside(
     p: &Product,
     dir: &Path,

@@ -1,5 +1,5 @@
-//! What jobs were submitted with, where the site has it kept: scripts and environments. One that many jobs have is stored once, by
-//! its content, and goes with the last run that has it. Tasks of an array have that of the array's record.
+//! Scripts and environments of jobs, where the site has them kept. One that many jobs have is stored once, by its
+//! content, and goes with the last run that has it. Tasks of an array have that of the array's record.
 
 use super::row::{first_row, last_row, signed};
 use crate::archive::ArchivedText;

@@ -29,7 +29,7 @@ pub(super) struct Plan<'a> {
     pub(super) reservations: Vec<&'a ReservationRow>,
     /// Changes of accounting's records, in order.
     pub(super) transactions: Vec<TransactionWrite<'a>>,
-    /// What jobs were submitted with.
+    /// Scripts and environments of jobs.
     pub(super) texts: Vec<JobTextWrite<'a>>,
     /// Texts of jobs, in order.
     pub(super) notes: Vec<NoteWrite<'a>>,
@@ -87,7 +87,7 @@ pub(super) struct TransactionWrite<'a> {
     pub(super) at: Timestamp,
 }
 
-/// What a job was submitted with.
+/// Script or environment of a job.
 pub(super) struct JobTextWrite<'a> {
     /// Row of the run.
     pub(super) row: i64,

@@ -299,7 +299,7 @@ mod tests {
         let rows: Vec<i64> = keys.iter().map(|k| run_row(*k).unwrap()).collect();
         assert!(rows.is_sorted());
         assert_eq!(rows.iter().map(|r| row_run(*r)).collect::<Vec<_>>(), keys);
-        // What is imported is after all that runs here.
+        // Imported rows are after all runs here.
         assert!(
             run_row(key(7, u32::MAX)).unwrap()
                 < first_row(JobId(7)).unwrap() | i64::from(IMPORTED_RUN)

@@ -70,8 +70,8 @@ fn round([a, b, c, d]: &mut [u64; 4]) {
 mod tests {
     use super::*;
 
-    /// Values that the algorithm's authors give for the key 00 01 .. 0f and texts 00 01 .. of 0, 1, 7, 8 and 15 bytes. They are
-    /// stored, so they must stay what they are.
+    /// Values that the algorithm's authors give for the key 00 01 .. 0f and texts 00 01 .. of 0, 1, 7, 8 and 15 bytes.
+    /// They are stored, so they must never change.
     #[test]
     fn stored_hashes_stay_what_they_are() {
         let key = TextKey(0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908);

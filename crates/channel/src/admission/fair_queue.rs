@@ -248,7 +248,7 @@ mod tests {
 
     proptest! {
         /// Whatever others ask: between a user's question and its answer, no other user gets more than a question's
-        /// cost beyond what is his due.
+        /// cost beyond his due.
         #[test]
         fn nobody_gets_ahead(costs in proptest::collection::vec((0u32..4, 1u64..50), 1..200)) {
             let mut queue = FairQueue::default();

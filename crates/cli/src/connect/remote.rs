@@ -15,7 +15,7 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// How long the controller may take to verify a credential.
+/// Time limit for the controller to verify a credential.
 const PROOF_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Connects to the first controller that can be reached, as the user of a token if there is one.
@@ -46,7 +46,7 @@ pub(super) fn connect(
     }))
 }
 
-/// How connections are probed, as slurm.conf says.
+/// Probes of connections, from slurm.conf.
 pub(super) fn keep_alive(endpoint: &Endpoint) -> KeepAlive {
     let communication = &endpoint.communication;
     KeepAlive {
@@ -95,7 +95,7 @@ fn prove(
     Ok(connected.stream)
 }
 
-/// What shows that this process has a user's token (`SLURM_JWT`).
+/// Proof that this process has a user's token (`SLURM_JWT`).
 fn by_token(token: &str) -> Result<Proof, String> {
     let (credential, secret) =
         user_token::show(token).map_err(|e| format!("SLURM_JWT cannot be used: {e}"))?;
@@ -106,7 +106,7 @@ fn by_token(token: &str) -> Result<Proof, String> {
     })
 }
 
-/// What shows who runs this process.
+/// Proof of the user of this process.
 fn by_user(endpoint: &Endpoint) -> Result<Proof, String> {
     let known = people::user_named(&endpoint.slurm_user).map(|user| user.uid.as_raw());
     let known = known.or_else(|| endpoint.slurm_user.parse().ok());

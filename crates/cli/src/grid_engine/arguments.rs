@@ -158,7 +158,7 @@ fn find(spec: &'static Spec, word: &str) -> Option<&'static Opt> {
     spec.options.iter().find(|option| option.long == row.name)
 }
 
-/// How many values an option must have.
+/// Number of values that an option must have.
 fn count(option: &Opt) -> usize {
     match option.arg {
         Arg::Required => option.placeholder.split(' ').count(),

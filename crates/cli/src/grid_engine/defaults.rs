@@ -60,7 +60,7 @@ pub(super) fn home() -> PathBuf {
     user.map_or_else(|| PathBuf::from("/"), |user| user.dir)
 }
 
-/// How deep files may name further files.
+/// Depth to which files may name further files.
 const DEPTH_MAX: u32 = 8;
 
 /// The options of a file, line by line; lines that begin with `#` are comments.

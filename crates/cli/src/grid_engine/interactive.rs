@@ -142,7 +142,7 @@ static OPTIONS: &[Opt] = &[
     flag("help", "print this help"),
 ];
 
-/// How long `-now y` waits, seconds: a job is placed in the turn in which it arrives, or when what ends makes room.
+/// Time that `-now y` waits, seconds: a job is placed in the turn in which it arrives, or when an ended job makes room.
 const AT_ONCE_S: &str = "5";
 
 /// Runs qrsh.

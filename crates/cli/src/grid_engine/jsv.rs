@@ -19,7 +19,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long one may take, unless `SGE_JSV_TIMEOUT` says otherwise.
+/// Time limit of a verifier, unless `SGE_JSV_TIMEOUT` sets another.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 /// Where the libraries that verifiers source are, unless the environment says otherwise.
 const SGE_ROOT: &str = "/usr/share/muster/gridengine";

@@ -232,7 +232,7 @@ fn project(job: &AcctJob) -> &str {
     }
 }
 
-/// Of what a job of the Grid Engine commands asked for.
+/// Value of a request of a job of the Grid Engine commands.
 fn asked<'j>(job: &'j AcctJob, name: &str) -> Option<&'j str> {
     let found = job.grid_engine.iter().find(|(key, _)| key == name);
     found.map(|(_, value)| value.as_str())
@@ -679,7 +679,7 @@ mod tests {
         );
     }
 
-    /// What the agents of two nodes said ended qacct of everybody.
+    /// Reports of the agents of two nodes ended qacct of everybody.
     #[test]
     fn use_beyond_all_bounds_is_shown_as_the_greatest_number() {
         use muster_model::ids::StepNo;

@@ -501,7 +501,7 @@ fn resources(
     Ok(())
 }
 
-/// Of a job of qsub all requests are known, and each can be another.
+/// All requests of a job of qsub are known, and each can be replaced.
 fn requests_of_qsub(
     update: &mut JobUpdate,
     all: &Resources,
@@ -544,7 +544,7 @@ fn requests_of_qsub(
     Ok(())
 }
 
-/// Of other jobs it is not known which of their requests `-l` would take the place of.
+/// For other jobs it is unknown which of their requests `-l` would replace.
 fn requests_of_others(update: &mut JobUpdate, all: &Resources, job: &Job) -> Result<(), String> {
     let known = Resources {
         limit_s: all.limit_s,

@@ -478,7 +478,7 @@ mod tests {
     use super::*;
     use muster_model::licenses::License;
 
-    /// What Grid Engine 8.1.9 printed for `-F gpu,lic` and `-F`.
+    /// Output of Grid Engine 8.1.9 for `-F gpu,lic` and `-F`.
     #[test]
     fn resources_that_are_named_have_a_title() {
         let licenses = [License {

@@ -95,9 +95,9 @@ struct Quota {
     limit: u64,
     /// The user whose use is counted; all users' if absent.
     user: Option<String>,
-    /// Of which jobs; of all projects' if absent.
+    /// The jobs' project; all projects if absent.
     project: Option<String>,
-    /// Of which queue.
+    /// The jobs' queue.
     queue: Option<String>,
 }
 
@@ -500,7 +500,7 @@ mod tests {
         }
     }
 
-    /// What Grid Engine 8.1.9 printed for such a quota.
+    /// Output of Grid Engine 8.1.9 for such a quota.
     #[test]
     fn quotas_are_printed_as_grid_engine_prints_them() {
         let quotas = number(vec![quota(), quota()]);

@@ -149,7 +149,7 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
 /// Which jobs are wanted.
 #[derive(Clone, Debug, Default)]
 pub(super) struct QstatFilter {
-    /// Of these users; all where none is named.
+    /// Users whose jobs are listed; all if absent.
     uids: Option<Vec<u32>>,
     pending: bool,
     running: bool,

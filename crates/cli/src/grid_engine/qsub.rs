@@ -76,7 +76,8 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
 
 /// The request to the controller.
 ///
-/// # Errors The exit status, after the error was printed.
+/// # Errors
+/// The exit status, after the error was printed.
 pub(crate) fn request(args: &[String]) -> Result<UserCommand, ExitCode> {
     let (request, program) = gather(args)?;
     if request.sync || request.verify.is_some() {

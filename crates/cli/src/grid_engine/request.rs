@@ -85,7 +85,7 @@ pub(super) struct Request {
 pub(super) struct Slots {
     /// All numbers that will do, at least one.
     pub(super) all: IndexSet,
-    /// The same as Grid Engine writes it: `2,4-6`.
+    /// The range as Grid Engine writes it: `2,4-6`.
     pub(super) text: String,
 }
 

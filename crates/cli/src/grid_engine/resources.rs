@@ -133,7 +133,7 @@ mod tests {
     use muster_model::node::{Node, NodeInfo};
     use muster_model::time::Timestamp;
 
-    /// The lines that Grid Engine 8.1.9 printed for its host, of what is shown here.
+    /// The lines of Grid Engine 8.1.9 for its host, without those not shown here.
     #[test]
     fn values_are_written_as_grid_engine_writes_them() {
         let config = NodeConfig {

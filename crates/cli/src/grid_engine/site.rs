@@ -13,7 +13,8 @@ use std::process::ExitCode;
 
 /// sge.conf beside slurm.conf. Without the file, names stand for themselves.
 ///
-/// # Errors The exit status, after the error of the file was printed.
+/// # Errors
+/// The exit status, after the error of the file was printed.
 pub(crate) fn mapping() -> Result<Mapping, ExitCode> {
     let path = endpoint::conf_path().with_file_name(FILE);
     let text = match std::fs::read_to_string(&path) {

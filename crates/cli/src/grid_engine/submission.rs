@@ -35,7 +35,8 @@ pub(super) struct Submission {
 
 /// Makes the request.
 ///
-/// # Errors The exit status, after the error was printed.
+/// # Errors
+/// The exit status, after the error was printed.
 pub(super) fn command(
     request: &Request,
     program: Program,

@@ -19,7 +19,7 @@ pub(crate) struct AcctRow<'a> {
     pub(crate) shown: AmountStyle,
 }
 
-/// How amounts and times are shown.
+/// Format of amounts and times.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AmountStyle {
     /// `--units`, as an index in `KMGTPE`.

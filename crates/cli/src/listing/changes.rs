@@ -3,7 +3,7 @@
 use muster_proto::changes::{ChangeNotice, ChangedJob, ChangedRecord, JobChangeKind};
 use serde_json::{Value, json};
 
-/// What has changed, in a word.
+/// Kinds of changed records, in a word each.
 pub(crate) const KINDS: [&str; 4] = ["job", "node", "partition", "reservation"];
 
 /// Which of them a change is.

@@ -1,4 +1,4 @@
-//! What every field may need beside its record: the time, the zone, the cluster's settings, names of users.
+//! Data of every field beside its record: the time, the zone, the cluster's settings, names of users.
 
 use crate::people;
 use jiff::Timestamp as Instant;
@@ -53,7 +53,7 @@ pub(crate) struct Ctx {
     pub(crate) index_text_max: usize,
     /// Local time, looked up when a time is shown.
     zone: OnceCell<TimeZone>,
-    /// Whose groups matter to what is shown; nothing for one who sees all.
+    /// Users' groups that matter to the output; nothing for a user who sees all.
     groups: OnceCell<Option<Vec<String>>>,
     style: TimeStyle,
     users: RefCell<HashMap<u32, String>>,

@@ -17,12 +17,12 @@ pub(crate) struct Dialect {
     yaml: bool,
 }
 
-/// What commands write if nobody says.
+/// Version that commands write by default.
 const NEWEST: u32 = 43;
 /// All of them.
 pub(crate) const VERSIONS: [u32; 7] = [38, 40, 41, 42, 43, 44, 45];
 
-/// What a listing prints instead of itself, where its options ask for that: help, version, versions of documents.
+/// Text that a listing prints instead of itself, where its options ask for that: help, version, versions of documents.
 pub(crate) fn information(spec: &Spec, parsed: &Parsed) -> Option<String> {
     parsed.options.iter().find_map(|(name, value)| match *name {
         "help" => Some(spec.help()),
@@ -66,7 +66,7 @@ impl Dialect {
             })
     }
 
-    /// What `--json=list` prints.
+    /// Output of `--json=list`.
     pub(crate) fn list() -> String {
         let mut text = String::from("Possible data_parser plugins:\n");
         for version in VERSIONS {
@@ -98,15 +98,15 @@ pub(crate) struct Writer<'o> {
     depth: usize,
     /// Something was written at this depth.
     filled: bool,
-    /// Takes what is written so far, at every record and when it is much; absent where the whole is wanted.
+    /// Takes the text so far, at every record and when it is long; absent where the whole is wanted.
     drain: Option<&'o mut dyn FnMut(&str)>,
 }
 
-/// Bytes after which what is written so far leaves.
+/// Bytes after which the text so far is handed on.
 const DRAIN_BYTES: usize = 1 << 16;
 const BLANKS: &str = "                                                                ";
 
-/// Who asks, as a document names them.
+/// The requester, as a document names it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DocumentReader {
     /// Where the request came from; empty for a command.
@@ -124,7 +124,7 @@ pub(crate) struct Problem {
     pub(crate) number: i32,
     /// Slurm's text for that number.
     pub(crate) text: String,
-    /// What went wrong with what.
+    /// Description of the error.
     pub(crate) description: String,
     /// Which part of the request, or which call, it came from.
     pub(crate) source: String,
@@ -133,29 +133,29 @@ pub(crate) struct Problem {
 /// Something that a user should know though the request was carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Remark {
-    /// What.
+    /// Text of the remark.
     pub(crate) description: String,
     /// Which part of the request it is about.
     pub(crate) source: String,
 }
 
-/// What a document has beside its main part.
+/// Parts of a document beside its main part.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Envelope<'a> {
     /// The command that prints it; empty for an answer of slurmrestd.
     pub(crate) command: &'a str,
-    /// Who asks; the user of this process if absent.
+    /// The requester; the user of this process if absent.
     pub(crate) asker: Option<&'a DocumentReader>,
     /// It comes from accounting.
     pub(crate) is_of_accounting: bool,
-    /// What went wrong.
+    /// Errors.
     pub(crate) errors: &'a [Problem],
-    /// What a user should know.
+    /// Warnings for the user.
     pub(crate) warnings: &'a [Remark],
 }
 
 impl<'a> Envelope<'a> {
-    /// Of a command.
+    /// Envelope of a command.
     pub(crate) fn of_command(command: &'a str) -> Envelope<'a> {
         Envelope {
             command,
@@ -190,7 +190,7 @@ pub(crate) fn document(
     enveloped(out, dialect, &Envelope::of_command(command), ctx, body);
 }
 
-/// The same with other parts beside the main one than those of a command.
+/// As above, with a given envelope instead of the command's.
 pub(crate) fn enveloped(
     out: &mut String,
     dialect: Dialect,
@@ -201,7 +201,7 @@ pub(crate) fn enveloped(
     write_document(out, None, dialect, envelope, ctx, body);
 }
 
-/// The same, given away in parts while it is written. What is left of it stays in `out`.
+/// As above, handed on in parts while it is written. The rest stays in `out`.
 pub(crate) fn enveloped_in_parts(
     out: &mut String,
     drain: &mut dyn FnMut(&str),

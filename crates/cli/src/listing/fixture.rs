@@ -111,7 +111,7 @@ pub(crate) fn job(id: u64, name: &str) -> Job {
     }
 }
 
-/// Changes what was asked for.
+/// Changes the job's specification.
 pub(crate) fn ask(job: &mut Job, change: impl FnOnce(&mut JobSpec)) {
     change(Arc::make_mut(&mut job.spec));
 }
@@ -157,7 +157,7 @@ pub(crate) fn start(job: &mut Job, hostlist: &str, cpus: &[&[u32]]) {
     }));
 }
 
-/// Ends a job in a state after so many seconds.
+/// Ends a job in a state after this number of seconds.
 pub(crate) fn end(job: &mut Job, state: JobState, reason: Reason, seconds: i64) {
     start(job, "n1", &[&[0]]);
     job.state = state;

@@ -83,7 +83,7 @@ pub(crate) struct Layout<R: Record> {
     pub(crate) columns: Vec<FormatColumn<R>>,
 }
 
-/// How unknown fields are reported: the text before the offending letter or name.
+/// Message about unknown fields: the text before the offending letter or name.
 pub(crate) struct Complaint {
     /// Up to the letter.
     pub(crate) letter: &'static str,
@@ -277,7 +277,7 @@ fn size_of(spec: &str) -> (bool, usize, &str) {
     (right, width, &rest[digits..])
 }
 
-/// Brings what was appended since `start` to `width` columns. Characters count, not bytes.
+/// Brings the text appended since `start` to `width` columns. Characters count, not bytes.
 pub(crate) fn fit(out: &mut String, start: usize, width: usize, right: bool, cut: bool) {
     if width == 0 {
         return;
@@ -305,7 +305,7 @@ pub(crate) fn fit(out: &mut String, start: usize, width: usize, right: bool, cut
 
 const BLANKS: &str = "                                ";
 
-/// Calls that together add so many blanks.
+/// Adds `count` blanks in one or more calls.
 fn pad(mut count: usize, mut add: impl FnMut(&str)) {
     while count > 0 {
         let some = count.min(BLANKS.len());

@@ -27,7 +27,7 @@ pub(crate) struct JobRow<'a> {
     pub(crate) partition: Option<&'a str>,
 }
 
-/// How the detail of a job begins that the system holds because it could not be launched.
+/// Begin of the detail of a job that the system holds because it could not be launched.
 const REQUEUED_HELD: &str = "launch failed requeued held";
 
 impl<'a> JobRow<'a> {
@@ -218,7 +218,7 @@ impl<'a> JobRow<'a> {
         self.job.completing && held > 0 && held < all
     }
 
-    /// What it holds of each node; of all nodes once it has ended.
+    /// Its shares of nodes; of all nodes once it has ended.
     pub(crate) fn shares(&self) -> impl Iterator<Item = &'a NodeShare> + use<'a> {
         let nodes: &'a [NodeShare] = self.shown_alloc().map_or(&[], |a| &a.nodes);
         let held = self.is_partly_released().then_some(&self.job.nodes_held);
@@ -446,7 +446,7 @@ impl<'a> JobRow<'a> {
         }
     }
 
-    /// What runs: the script with its arguments, or the program that holds the allocation.
+    /// Its program: the script with its arguments, or the program that holds the allocation.
     pub(crate) fn write_command(&self, out: &mut String) {
         let spec = &self.job.spec;
         match spec.kind {
@@ -487,7 +487,7 @@ impl<'a> JobRow<'a> {
         }
     }
 
-    /// What is asked for by devices, and devices by what, as `scontrol show job` calls it; only what there is.
+    /// Requests by devices, and devices by other units, as `scontrol show job` names them; only existing ones.
     pub(crate) fn by_devices(&self) -> Vec<(&'static str, String)> {
         let (ask, devices) = (&self.job.spec.ask, self.job.spec.ask.devices());
         let list = |list: &[GresAsk]| {

@@ -246,7 +246,7 @@ fn het(w: &mut Writer<'_>, place: Option<HetPlace>) {
     }
 }
 
-/// The base state and what is beside it.
+/// The base state and its flags.
 pub(crate) fn states(row: &JobRow<'_>) -> Vec<&'static str> {
     let mut states = vec![row.job.state.name()];
     if row.job.completing {

@@ -1,4 +1,4 @@
-//! A node as listings see it: its state with Slurm's names and flags, what it has and what of it is in use.
+//! A node as listings see it: its state with Slurm's names and flags, its resources and their use.
 
 use super::text::{self, put};
 use muster_model::config::{OverSubscribe, PartitionConfig, PartitionState};
@@ -112,7 +112,7 @@ impl<'a> NodeView<'a> {
                     let used = used.into_iter().flat_map(|used| used.iter());
                     used.filter(|id| range.contains(id)).count()
                 };
-                // Of each GPU: parts in use, and all.
+                // For each GPU: parts in use, and all.
                 let each: Vec<String> = (parts.gpus())
                     .map(|(_, range)| {
                         let all = range.end - range.start;
@@ -139,7 +139,7 @@ impl<'a> NodeView<'a> {
         }
     }
 
-    /// What jobs hold of that: `cpu=7,mem=100M`; empty when nothing.
+    /// Resources held by jobs: `cpu=7,mem=100M`; empty when nothing.
     pub(crate) fn write_used_tres(&self, out: &mut String) {
         let used = self.used_cpus();
         if used == 0 {

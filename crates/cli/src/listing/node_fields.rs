@@ -77,7 +77,7 @@ pub(crate) static FIELDS: &[Field<Nodes>] = fields![NodeGroup<'_>;
     b'-' ["statecomplete"] "STATECOMPLETE" cut r _c o => state(r, o, complete);
 ];
 
-/// How a column takes part in grouping.
+/// Role of a column in grouping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Grouping {
     /// Nodes with different values are in different rows.
@@ -88,7 +88,7 @@ pub(crate) enum Grouping {
     Sums,
 }
 
-/// How this field takes part in grouping.
+/// Role of this field in grouping.
 pub(crate) fn grouping(field: &Field<Nodes>) -> Grouping {
     match field.names[0] {
         "cpus" | "disk" | "memory" | "weight" | "socketcorethread" | "sockets" | "cores"

@@ -1,5 +1,5 @@
-//! Who lists steps from within one expects to find that one: its start may still be on its way to the controller, which is
-//! informed of steps, and not asked.
+//! A user who lists steps from within one expects to find that one: its start may still be on its way to the
+//! controller, which is informed of steps, and not asked.
 
 use crate::connect::{Client, ConnectError};
 use crate::process;
@@ -7,9 +7,9 @@ use muster_model::ids::{JobId, StepId, StepNo};
 use muster_proto::client::JobFilter;
 use std::time::{Duration, Instant};
 
-/// How long this process's step is waited for.
+/// Time limit of the wait for this process's step.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How often it is looked for. Starts of steps are on their way for ten milliseconds or so.
+/// Interval of looks for it. Starts of steps are on their way for ten milliseconds or so.
 const LOOKED_EVERY: Duration = Duration::from_millis(4);
 
 /// Waits until the controller knows the step that this process is of, if it is of one.

@@ -1,4 +1,4 @@
-//! What listings ask of the controller: answers that come in parts are put together here.
+//! Queries of listings to the controller: answers that come in parts are put together here.
 
 use super::context::Ctx;
 use crate::connect::{Client, ConnectError, unexpected};
@@ -40,7 +40,7 @@ pub(crate) struct Jobs {
 pub(crate) struct Records(Vec<Vec<Job>>);
 
 impl Records {
-    /// How many they are.
+    /// Number of records.
     pub(crate) fn len(&self) -> usize {
         self.0.iter().map(Vec::len).sum()
     }
@@ -50,7 +50,7 @@ impl Records {
         self.0.iter().flatten()
     }
 
-    /// The same, to be changed.
+    /// The records, to be changed.
     #[cfg(test)]
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Job> {
         self.0.iter_mut().flatten()
@@ -89,8 +89,8 @@ pub(crate) fn jobs(
     Ok(all)
 }
 
-/// The same, with a look at the records of each part when it has come; what is known of arrays and of numbers that name
-/// nothing gathers.
+/// As above, with a look at the records of each part when it has come; data about arrays and about numbers without a
+/// job accumulates.
 pub(crate) fn jobs_in_parts(
     client: &mut Client,
     ctx: &mut Ctx,
@@ -345,7 +345,7 @@ pub(crate) fn environment(client: &mut Client, job: JobId) -> Result<Environment
     }
 }
 
-/// What of the cluster not everybody sees.
+/// Records of the cluster that only some users see.
 pub(crate) fn private_data(client: &mut Client) -> Result<PrivateData, ConnectError> {
     match client.query(Query::Partitions)? {
         Response::Cluster(part) => Ok(part.config.map_or_else(PrivateData::default, |c| c.private)),
@@ -401,7 +401,7 @@ pub(crate) fn accounting_in_parts(
     }
 }
 
-/// Asks what was used in a period: all parts as one.
+/// Asks for the use in a period: all parts as one.
 pub(crate) fn usage(client: &mut Client, query: UsageQuery) -> Result<UsagePage, ConnectError> {
     send(client, Query::Usage(query))?;
     let mut all: Option<UsagePage> = None;

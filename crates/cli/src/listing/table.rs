@@ -1,5 +1,5 @@
-//! How reports and listings of accounting are laid out: columns of fixed width below their names, or fields with bars
-//! between them.
+//! Layout of reports and listings of accounting: columns of fixed width below their names, or fields with bars between
+//! them.
 
 /// A cell of a column.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,7 +32,7 @@ impl Column {
     }
 }
 
-/// What surrounds and separates columns.
+/// Text around and between columns.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Style {
     /// No title and no names of columns.

@@ -1,5 +1,5 @@
-//! How Slurm writes numbers: durations, memory, loads, lists. Everything appends to a string, so that a listing of
-//! ten thousand jobs allocates little.
+//! Slurm's format of numbers: durations, memory, loads, lists. Everything appends to a string, so that a listing of ten
+//! thousand jobs allocates little.
 
 /// Appends formatted text; writing to a string cannot fail.
 macro_rules! put {
@@ -17,7 +17,7 @@ pub(crate) fn number(out: &mut String, number: u64) {
     out.push_str(std::str::from_utf8(&digits[at..]).expect("digits are ASCII"));
 }
 
-/// The same at the right of so many columns; nothing is written where that takes more than these or they are more than 20.
+/// Appends a number at the right of `width` columns; appends nothing if it needs more or `width` is over 20.
 pub(crate) fn number_right(out: &mut String, number: u64, width: usize) -> bool {
     let (digits, at) = digits(number);
     let start = digits.len().checked_sub(width);
@@ -43,7 +43,7 @@ fn digits(mut number: u64) -> ([u8; 20], usize) {
     }
 }
 
-/// The same with two digits at least, of a number below a hundred.
+/// Appends a number below a hundred with two digits at least.
 fn two_digits(out: &mut String, small: i64) {
     if small < 10 {
         out.push('0');
@@ -218,7 +218,7 @@ pub(crate) fn list_or(out: &mut String, items: &[String], none: &str) {
     }
 }
 
-/// What `write` appends, as a string of its own.
+/// The text that `write` appends, as a string of its own.
 pub(crate) fn collect(write: impl FnOnce(&mut String)) -> String {
     let mut text = String::new();
     write(&mut text);

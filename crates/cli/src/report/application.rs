@@ -15,7 +15,7 @@ const LOOKED_AT: usize = 4 << 10;
 /// Bytes of a file of rules.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// What of a job a rule looks at.
+/// Field of a job that a rule matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RuleField {
     Name,

@@ -10,7 +10,7 @@ use serde_json::{Map, json};
 /// Width of the widest word of a key.
 const KEY_MAX: usize = 24;
 
-/// Sizes of a picture: all of it, the words before its bars, a bar with the gap below it, what is above the first.
+/// Sizes of a picture: all of it, the words before its bars, a bar with the gap below it, the space above the first.
 const WIDTH: usize = 900;
 const LEFT: usize = 300;
 const BAR: usize = 22;
@@ -33,7 +33,7 @@ pub(crate) struct Report {
     pub(crate) columns: Vec<&'static Measure>,
 }
 
-/// How it is written.
+/// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     /// Columns for people.
@@ -80,7 +80,7 @@ impl Report {
         }
     }
 
-    /// What it is of, in a line.
+    /// Its title, in a line.
     pub(crate) fn title(&self) -> String {
         format!(
             "Report of cluster {}, {} to {}",
@@ -136,7 +136,7 @@ impl Report {
         table.render(Style::default())
     }
 
-    /// What stands before the sums over all: the words go into the first column, if there is one.
+    /// Key of the sums over all: the words go into the first column, if there is one.
     fn total_key(&self) -> Vec<String> {
         let mut key = vec![String::new(); self.keys.len()];
         if let Some(first) = key.first_mut() {

@@ -7,7 +7,7 @@ use muster_model::time::Timestamp;
 /// Divisions of a report at most: a year of hours.
 const DIVISIONS_MAX: usize = 8784;
 
-/// How a report is divided.
+/// Division of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Every {
     /// By hours.

@@ -1,11 +1,11 @@
-//! What is summed over jobs, and the columns that are made of it.
+//! Sums over jobs, and the columns made of them.
 
 use crate::sreport::measure::{self, Period};
 use muster_model::job::JobState;
 use muster_model::time::Timestamp;
 use muster_proto::acct::AcctJob;
 
-/// Sums over jobs. Jobs count where they ended; what they used counts where they used it.
+/// Sums over jobs. Jobs count where they ended; their use counts where it happened.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct JobSums {
     runs: u64,
@@ -30,7 +30,7 @@ pub(crate) struct JobSums {
 }
 
 impl JobSums {
-    /// Adds a part of what a job used within a period: all of it, or what it had on some of its nodes.
+    /// Adds a part of a job's use within a period: all of it, or that on some of its nodes.
     pub(crate) fn add_use(&mut self, job: &AcctJob, period: Period, now: Timestamp, part: f64) {
         let ran = measure::ran_s(job, period, now).max(0.0) * part;
         self.cpu_s += ran * measure::has(job, "cpu");
@@ -74,7 +74,7 @@ impl JobSums {
         self.run_s.sort_unstable();
     }
 
-    /// The run time within which so many of a hundred jobs ended.
+    /// The run time within which this part of a hundred jobs ended.
     fn run_of_hundred(&self, part: usize) -> Value {
         let place = (self.run_s.len() * part).div_ceil(100).saturating_sub(1);
         Value::Seconds(self.run_s.get(place).map(|s| f64::from(*s)))
@@ -95,7 +95,7 @@ impl JobSums {
     }
 }
 
-/// What is in a cell.
+/// Content of a cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Value {
     /// A number.
@@ -129,11 +129,11 @@ pub(crate) struct Measure {
     pub(crate) name: &'static str,
     /// Above the column.
     pub(crate) header: &'static str,
-    /// What it is.
+    /// Its description.
     pub(crate) about: &'static str,
     /// Shown if nothing is said.
     pub(crate) is_usual: bool,
-    /// How it is read.
+    /// Function that reads it.
     pub(crate) read: fn(&JobSums) -> Value,
 }
 

@@ -1,5 +1,5 @@
-//! Changes of accounting: what a body has becomes the requests that sacctmgr makes of it. What is there already is changed, what is
-//! not is made.
+//! Changes of accounting: a body becomes the requests that sacctmgr makes of it. Existing records are changed, missing
+//! ones are made.
 
 use super::accounts::{is_chosen, load};
 use super::call::{Call, CallFailure, Outcome};
@@ -331,7 +331,7 @@ const ASSOCIATION_LIMITS: &[(&str, &str)] = &[
     ("qos", "QOSLevels"),
 ];
 
-/// The same of a QOS.
+/// Limits of a QOS.
 const QOS_LIMITS: &[(&str, &str)] = &[
     ("description", "Description"),
     ("flags", "Flags"),
@@ -366,7 +366,7 @@ const QOS_LIMITS: &[(&str, &str)] = &[
     ("usage_threshold", "UsageThreshold"),
 ];
 
-/// What is at a path of members, if it says anything.
+/// Value at a path of members, if it is set.
 pub(super) fn member_at<'a>(record: &'a RecordBody, path: &str) -> Option<&'a Value> {
     let (above, last) = match path.rsplit_once('/') {
         Some((above, last)) => (member_at(record, above)?.as_object()?, last),
@@ -428,7 +428,7 @@ fn terms(record: &RecordBody, book: &Book) -> Result<TermsAsk, CallFailure> {
     terms.map_err(|why| CallFailure::malformed("associations", plain(&why)))
 }
 
-/// A text of sacctmgr's without what it writes before it.
+/// A text of sacctmgr's without its prefix.
 fn plain(why: &str) -> String {
     let why = why.replace("sacctmgr: error: ", "");
     why.trim().to_owned()
@@ -698,7 +698,8 @@ pub(super) fn delete_cluster(call: &mut Call<'_>) -> Outcome {
     removed_list(call, "deleted_clusters", &[name])
 }
 
-/// What bodies of `users_association` and `accounts_association` have in common: which names get an association, and its settings.
+/// Common parts of bodies of `users_association` and `accounts_association`: names that get an association, and its
+/// settings.
 struct AssociationBody {
     condition: RecordBody,
     association: RecordBody,
@@ -731,7 +732,7 @@ impl AssociationBody {
         Ok(names.map(str::to_owned).collect())
     }
 
-    /// The same of a list that must name some.
+    /// As above, for a list that must not be empty.
     fn some_names(&self, key: &str) -> Result<Vec<String>, CallFailure> {
         let names = self.names(key)?;
         let missing =

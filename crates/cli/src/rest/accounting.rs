@@ -11,7 +11,7 @@ use muster_model::hostlist;
 use muster_model::limits::QUERY_ITEMS_MAX;
 use muster_proto::acct::AcctJob;
 
-/// What versions since v0.0.39 answer where nothing fits, and that is no failure.
+/// Answer of versions since v0.0.39 where nothing fits, which is no failure.
 const NOTHING_FOUND: &str = "Query found no jobs";
 
 /// `GET jobs`.
@@ -135,7 +135,7 @@ fn conditions(call: &mut Call<'_>) -> Result<RowConditions, CallFailure> {
                 .extend(filter::parse_users(value).map_err(bad)?),
             "wckey" => all.query.wckeys.extend(filter::texts(value)),
             "cluster" => only_this_cluster(call, value)?,
-            // They ask for what is there anyway.
+            // They ask for data that the answer has anyway.
             "show_batch_script"
             | "show_job_environment"
             | "disable_truncate_usage_time"

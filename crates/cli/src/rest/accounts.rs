@@ -617,7 +617,7 @@ pub(super) fn tres(call: &mut Call<'_>) -> Outcome {
     let mut ctx = call.context();
     call.ask(|client| query::cluster(client, &mut ctx))?;
     let mut all = tres_of(&ctx);
-    // Of no cluster, so it counts none.
+    // TRES without a cluster have no counts.
     all.iter_mut().for_each(|(_, count)| *count = 0);
     Ok(call.document(&ctx, |w| {
         let key = if w.is_old() { "TRES" } else { "tres" };

@@ -107,7 +107,7 @@ fn spec(call: &mut Call<'_>, body: &Body) -> Result<JobSpec, CallFailure> {
     Ok(JobSpec {
         name: name.to_owned(),
         kind: JobKind::Allocation,
-        // What is of scripts alone was said above to have no effect.
+        // Settings for scripts alone were reported above to have no effect.
         stdio: JobSpec::default().stdio,
         requeue: JobSpec::default().requeue,
         ..spec

@@ -1,4 +1,4 @@
-//! One request while it is answered: what was asked, the connection to the controller, what went wrong so far.
+//! One request while it is answered: its content, the connection to the controller, the errors so far.
 
 use super::errno;
 use super::http::{AnswerSink, Caller, HttpStatus, Request, RestReply};
@@ -79,10 +79,10 @@ impl CallFailure {
     }
 }
 
-/// What a handler makes: the document of the answer.
+/// Result of a handler: the document of the answer.
 pub(super) type Outcome = Result<String, CallFailure>;
 
-/// What is done for a path and method.
+/// Handler of a path and method.
 pub(super) type Handler = for<'a, 'b> fn(&'a mut Call<'b>) -> Outcome;
 
 /// A request while it is answered.
@@ -90,7 +90,7 @@ pub(super) struct Call<'a> {
     pub(super) operation: &'static RestOperation,
     /// The layout that the path names.
     pub(super) dialect: Dialect,
-    /// What stands in the path where the route has braces.
+    /// Parts of the path where the route has braces.
     pub(super) names: Vec<String>,
     /// The parameters of the query, decoded, in their order.
     pub(super) query: Vec<(String, String)>,
@@ -128,7 +128,7 @@ struct LongAnswer<'s> {
     media_type: &'static str,
     kept: String,
     is_begun: bool,
-    /// What the controller still sends for it, which ends where nobody wants the answer any more.
+    /// Rest of the controller's data for it, which ends when nobody wants the answer any more.
     source: Option<UnixStream>,
 }
 
@@ -150,7 +150,7 @@ impl LongAnswer<'_> {
         if !self.sink.send(part)
             && let Some(source) = self.source.take()
         {
-            // What is read from it next is its end. One that has ended already is as good.
+            // The next read finds its end. One that has ended already is as good.
             let _ = source.shutdown(Shutdown::Both);
         }
     }
@@ -270,7 +270,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// What a listing needs beside records, with what of the controller is known.
+    /// Data of a listing beside records, with the known settings of the controller.
     pub(super) fn context(&self) -> Ctx {
         Ctx::new(&self.cluster)
     }
@@ -353,7 +353,7 @@ impl<'a> Call<'a> {
         let (status, body) = match result {
             Ok(document) => (self.status, document),
             Err(mut failure) => {
-                // It may repeat what was sent.
+                // It may repeat data of the request.
                 let description = &mut failure.problem.description;
                 if let Some((end, _)) = description.char_indices().nth(DESCRIPTION_CHARS_MAX) {
                     description.truncate(end);
@@ -375,7 +375,7 @@ impl<'a> Call<'a> {
         })
     }
 
-    /// What the controller, or the way to it, has answered.
+    /// Failure reported by the controller, or by the connection to it.
     pub(super) fn failure(&self, error: &ConnectError) -> CallFailure {
         let source = self.operation.call;
         let gateway = match self.dialect.is_old() {

@@ -39,7 +39,7 @@ pub(super) fn one(call: &mut Call<'_>) -> Outcome {
     };
     let refused = send(call, selection, signal, scope)?;
     for (_, refusal) in refused {
-        // A job that is over already is what was wanted.
+        // A job that has ended already is as the user wants it.
         if refusal.code != RefusalCode::AlreadyDone || signal != KILL {
             return Err(call.refusal(&refusal));
         }

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 /// A document, by where slurmrestd has it.
 pub(crate) struct CommandDocument<'a> {
-    /// Who prints it.
+    /// The printing command.
     pub(crate) command: &'static str,
     /// `slurm` or `slurmdb`.
     pub(crate) area: &'a str,

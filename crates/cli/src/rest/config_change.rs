@@ -16,7 +16,7 @@ const KINDS: &[(&[&str], Handler)] = &[
     (&["associations"], account_change::associations),
     (&["wckeys"], account_change::wckeys),
 ];
-/// What answers have beside records, and what is counted, which follows from the nodes.
+/// Members of answers beside records, and counts, which follow from the nodes.
 const OTHERS: [&str; 8] = [
     "tres",
     "TRES",

@@ -42,7 +42,7 @@ impl StreamedChange {
         StreamPlace(self.change.at)
     }
 
-    /// What is sent for it.
+    /// Its text as sent.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -55,7 +55,7 @@ pub struct StreamedChanges {
     pub changes: Vec<StreamedChange>,
     /// The place behind them.
     pub last: StreamPlace,
-    /// Some were forgotten: what is known must be listed anew.
+    /// Whether some were forgotten: all records must be listed anew.
     pub is_reset: bool,
     /// There are more already.
     pub has_more: bool,
@@ -70,7 +70,7 @@ pub fn ready(place: StreamPlace) -> String {
     event("ready", place, "{}")
 }
 
-/// Changes are missing; what was listed before this event may be wrong.
+/// Changes are missing; listings before this event may be wrong.
 pub fn reset(place: StreamPlace) -> String {
     event("reset", place, "{}")
 }

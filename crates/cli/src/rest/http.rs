@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// What is to be done at a path.
+/// Method of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// Read.
@@ -13,7 +13,7 @@ pub enum Method {
     Delete,
 }
 
-/// Whose request it is, as slurmrestd has found out. The controller finds out anew for each connection.
+/// User of a request, as slurmrestd has found out. The controller finds out anew for each connection.
 #[derive(Clone, Debug, Default)]
 pub struct Caller {
     /// The user's number.
@@ -29,17 +29,17 @@ pub struct Caller {
 /// A request, with its parts as they came.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// What is to be done.
+    /// Method.
     pub method: Method,
     /// The path, escapes and all.
     pub path: &'a str,
-    /// What follows the question mark, escapes and all.
+    /// The query after the question mark, escapes and all.
     pub query: &'a str,
     /// JSON, or nothing.
     pub body: &'a [u8],
     /// The answer is to be YAML.
     pub yaml: bool,
-    /// Who asks.
+    /// The requesting user.
     pub caller: &'a Caller,
 }
 
@@ -79,11 +79,11 @@ pub trait AnswerSink {
     /// Says that nothing follows.
     fn finish(&mut self);
 
-    /// Says that the rest will never come, so that nobody takes what was sent for the whole.
+    /// Reports that the rest will never come, so that nobody takes a part for the whole.
     fn fail(&mut self);
 }
 
-/// What goes back.
+/// Reply of a REST request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestReply {
     /// The status.

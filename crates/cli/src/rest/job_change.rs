@@ -95,7 +95,7 @@ pub(super) fn update(call: &mut Call<'_>) -> Outcome {
     results(call)
 }
 
-/// What the body asks for: keys as `scontrol update` has them, and whether the job is to be held or released.
+/// Changes in the body: keys as `scontrol update` has them, and whether to hold or release the job.
 struct Changes {
     pairs: Vec<Pair>,
     hold: Option<bool>,
@@ -110,7 +110,7 @@ fn take_body(call: &mut Call<'_>) -> Result<Map<String, Value>, CallFailure> {
             "the body is not an object with a job's keys",
         ));
     };
-    // What Slurm's description has around the keys in newer versions.
+    // The object around the keys in newer versions of Slurm's description.
     if body.len() == 1
         && let Some(Value::Object(inner)) = body.get_mut("job")
     {
@@ -179,7 +179,7 @@ fn read_update(call: &mut Call<'_>, job: JobId, pairs: &[Pair]) -> Result<JobUpd
     read.map_err(|error| change_failure(call, error))
 }
 
-/// What versions since v0.0.40 answer beside errors.
+/// Members that versions since v0.0.40 answer beside errors.
 fn results(call: &mut Call<'_>) -> Outcome {
     Ok(call.document(&call.context(), |w| {
         if !w.is_old() {

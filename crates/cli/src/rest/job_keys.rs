@@ -7,7 +7,7 @@ use muster_conf::options::{ChosenOptions, OptionCommand, Source, find};
 use muster_model::time::Timestamp;
 use serde_json::{Map, Value};
 
-/// How the value of a key becomes that of an option.
+/// Conversion of a key's value to that of an option.
 #[derive(Clone, Copy, Debug)]
 enum Form {
     /// As it is; lists with commas between.
@@ -223,7 +223,7 @@ const KEYS: &[KeyRow] = &[
 pub(super) struct KeyError {
     /// The key, as it was sent.
     pub(super) key: String,
-    /// What is wrong with it.
+    /// Its error.
     pub(super) why: String,
 }
 
@@ -234,7 +234,7 @@ fn wrong(key: &str, why: impl Into<String>) -> KeyError {
     }
 }
 
-/// Keys without a meaning that are given back, and characters of each; what is made of them names no more.
+/// Most keys without a meaning that are returned, and characters of each; lists made of them name no more.
 const UNKNOWN_MAX: usize = 100;
 const KEY_CHARS_MAX: usize = 256;
 
@@ -258,7 +258,7 @@ pub(super) fn options(body: &Map<String, Value>) -> Result<(ChosenOptions, Vec<S
             continue;
         }
         let given = value::read(value).map_err(|why| wrong(name, why))?;
-        // What generated clients send for members that were not set.
+        // Generated clients send empty objects for members that were not set.
         if given.is_empty() {
             continue;
         }
@@ -289,7 +289,7 @@ fn give(
     };
     let text = match row.form {
         Form::Refused(why) => {
-            // What says that it is not wanted is not refused.
+            // A key that asks for nothing is not refused.
             let asks = match &given {
                 GivenValue::Truth(truth) => *truth,
                 GivenValue::List(words) => {
@@ -478,7 +478,7 @@ fn nodes(chosen: &mut ChosenOptions, body: &Map<String, Value>) -> Result<(), Ke
         _ => text_of(body, "nodes")?,
     };
     match member(body, "minimum_nodes") {
-        // Of v0.0.38: the number of nodes is to be as small as can be.
+        // In v0.0.38: the number of nodes is to be as small as can be.
         Some(Value::Bool(true)) => set(chosen, "use-min-nodes", None),
         Some(Value::Bool(false)) => {}
         _ => least = least.or(text_of(body, "minimum_nodes")?),

@@ -1,5 +1,5 @@
-//! What Prometheus reads: the names that Slurm's controller has since 25.11, counted over the records that a user may see. Where
-//! Slurm's own numbers are wrong (MiB called bytes, sums of 16 bits), these are what their names say.
+//! Metrics for Prometheus: the names that Slurm's controller has since 25.11, counted over the records that a user may
+//! see. Where Slurm's own numbers are wrong (MiB called bytes, sums of 16 bits), these are true to their names.
 
 use super::call::{Call, CallFailure, Outcome};
 use crate::listing::context::Ctx;
@@ -42,7 +42,7 @@ impl MetricsPage {
     }
 }
 
-/// A number of jobs: the end of its name, what it is, how it is read.
+/// A number of jobs: the end of its name, its description, the function that reads it.
 type JobValue = (&'static str, &'static str, fn(&JobCounts) -> u64);
 
 #[rustfmt::skip]
@@ -189,7 +189,7 @@ fn gpus(view: &NodeView<'_>) -> (u64, u64) {
     })
 }
 
-/// A value of a node: its name, what it is, how it is read.
+/// A value of a node: its name, its description, the function that reads it.
 type NodeValue = (&'static str, &'static str, fn(&NodeView<'_>) -> u64);
 
 const OF_NODE: &[NodeValue] = &[
@@ -282,7 +282,7 @@ pub(super) fn jobs(call: &mut Call<'_>) -> Outcome {
 const NAMED_MAX: usize = 1000;
 /// Bytes of a name of these. Where accounts are not enforced, users choose them.
 const NAME_BYTES_MAX: usize = 128;
-/// What all others are called.
+/// Name for all others.
 const OTHERS: &str = "(others)";
 
 /// The sums of those with the most jobs, by names that are cut, and of the others as one.
@@ -339,7 +339,7 @@ pub(super) fn nodes(call: &mut Call<'_>) -> Outcome {
     Ok(page.0)
 }
 
-/// What is added up over the nodes of a partition.
+/// Values summed over the nodes of a partition.
 const OF_PARTITION: &[NodeValue] = &[
     ("slurm_partition_cpus", "CPUs of a partition", |v| {
         v.node.config.cpus.into()
@@ -541,7 +541,8 @@ const SCHEDULER: &[Counter] = &[
     }),
 ];
 
-/// What there is not, and so is never counted: agents of Slurm's controller, backfilling as a pass of its own, limits of a pass.
+/// Missing features, which are never counted: agents of Slurm's controller, backfilling as a pass of its own, limits of
+/// a pass.
 const NOTHING: &[&str] = &[
     "agent_cnt",
     "agent_queue_size",

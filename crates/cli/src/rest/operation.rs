@@ -1,4 +1,4 @@
-//! What the API offers at a path, as its description says it (OpenAPI calls it an operation).
+//! Operations of the API at a path, as its description (OpenAPI) lists them.
 
 use super::http::Method;
 
@@ -17,7 +17,7 @@ pub(super) enum Area {
     Muster,
 }
 
-/// What a method does at a path.
+/// Operation of a method at a path.
 pub(super) struct RestOperation {
     pub(super) method: Method,
     pub(super) area: Area,
@@ -27,7 +27,7 @@ pub(super) struct RestOperation {
     pub(super) since: u32,
     /// The call of Slurm's library that errors name as their source.
     pub(super) call: &'static str,
-    /// What it does, for the description.
+    /// Its effect, for the description.
     pub(super) summary: &'static str,
     /// Parameters of the query, for the description.
     pub(super) parameters: &'static [&'static str],
@@ -42,6 +42,6 @@ pub(super) struct Target {
     pub(super) operation: &'static RestOperation,
     /// Minor number of the version in the path.
     pub(super) version: u32,
-    /// What the path has where that of the operation has braces.
+    /// Parts of the path where that of the operation has braces.
     pub(super) names: Vec<String>,
 }

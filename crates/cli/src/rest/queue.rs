@@ -27,7 +27,7 @@ const JOBS_MAX: usize = 20_000;
 /// Users that a request may name: each is looked up.
 const USERS_MAX: usize = 100;
 
-/// What a request asks for.
+/// Content of a request.
 #[derive(Debug, PartialEq)]
 struct QueueRequest {
     filter: JobFilter,
@@ -234,14 +234,14 @@ fn expected(row: &JobRow<'_>, ctx: &Ctx) -> &'static str {
     }
 }
 
-/// How many jobs of a partition run and wait.
+/// Numbers of running and pending jobs of a partition.
 #[derive(Debug, Default, PartialEq)]
 struct PartitionJobs {
     running: u64,
     pending: u64,
 }
 
-/// How many jobs there are, of those that the filter chooses, whether they fit or not.
+/// Numbers of the jobs that the filter chooses, whether they fit or not.
 #[derive(Debug, Default, PartialEq)]
 struct ListedCounts {
     states: BTreeMap<&'static str, u64>,
@@ -464,7 +464,7 @@ mod tests {
         };
         ctx.starts.insert(waits.id, estimate);
         assert_eq!(expected(&row, &ctx), "estimate");
-        // What is past is no prediction any more.
+        // A past time is no prediction any more.
         ctx.now = fixture::at(661);
         assert_eq!(predicted_end(&row, &ctx), None);
     }

@@ -110,7 +110,7 @@ fn ask(read: Result<ReservationAsk, String>) -> Result<Box<ReservationAsk>, Call
         .map_err(|why| CallFailure::malformed("reservation", why))
 }
 
-/// What was asked for, with the names that reservations have now.
+/// The requested reservations, with their names now.
 fn answer(call: &mut Call<'_>, bodies: &[Body]) -> Outcome {
     Ok(call.document(&call.context(), |w| {
         w.list("reservations", |w| {

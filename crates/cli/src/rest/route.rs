@@ -209,7 +209,7 @@ const fn metrics(path: &'static str, handler: Handler) -> Route {
     route
 }
 
-/// What only Muster has. Their documents have the layout of [`OWN_VERSION`].
+/// Routes of Muster alone. Their documents have the layout of [`OWN_VERSION`].
 #[rustfmt::skip]
 pub(super) const OWN: &[Route] = &[
     own("report", report::report, ("report", "what was used, in rows of the kind that the parameters choose")).gives("muster_report"),
@@ -276,7 +276,7 @@ pub(super) fn find(path: &[String], method: Method) -> Result<FoundRoute, RestRe
         _ => None,
     };
     if let Some((table, rest)) = unversioned {
-        // What is at the area itself has an empty path.
+        // The area itself has an empty path.
         let words = if rest.is_empty() {
             &[String::new()]
         } else {
@@ -335,7 +335,7 @@ fn not_allowed() -> RestReply {
     RestReply::text(HttpStatus::NOT_ALLOWED, text)
 }
 
-/// What stands for the names in braces, if the parts fit.
+/// Words in place of the names in braces, if the parts fit.
 fn captured(template: &str, parts: &[String]) -> Option<Vec<String>> {
     let wanted: Vec<&str> = template.split('/').collect();
     if wanted.len() != parts.len() {

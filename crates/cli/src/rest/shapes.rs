@@ -1,10 +1,10 @@
-//! The schemas of answers. They are worked out from documents of an example of each record by a test, which keeps them in
-//! `shapes.json`: what the description says and what is answered come from the same code.
+//! The schemas of answers. They are derived from documents of an example of each record by a test, which keeps them in
+//! `shapes.json`: description and answers come from the same code.
 
 use serde_json::{Map, Value, json};
 use std::sync::OnceLock;
 
-/// Of each version: the schemas by their names without the version.
+/// For each version: the schemas by their names without the version.
 fn all() -> &'static Map<String, Value> {
     static ALL: OnceLock<Map<String, Value>> = OnceLock::new();
     ALL.get_or_init(|| match serde_json::from_str(include_str!("shapes.json")) {

@@ -18,7 +18,7 @@ pub(super) fn diag(call: &mut Call<'_>) -> Outcome {
     }))
 }
 
-/// Members that count what is not there: a thread for each request, a pass of its own for backfilling.
+/// Members that count missing features: a thread for each request, a pass of its own for backfilling.
 const NOTHING: &[&str] = &[
     "bf_cycle_mean",
     "bf_depth_mean",

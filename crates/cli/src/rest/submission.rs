@@ -206,7 +206,7 @@ fn arguments(body: &Body) -> Result<Vec<String>, CallFailure> {
     }
 }
 
-/// What the job's processes begin with: only what the body has.
+/// Environment of the job's processes: only that of the body.
 fn context(body: &Body) -> Result<ExecContext, CallFailure> {
     let mut environment = variables(body)?;
     let here = work_dir(body)?;

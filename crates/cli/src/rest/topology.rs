@@ -39,7 +39,7 @@ fn write_one(w: &mut Writer<'_>, topology: &Topology, ctx: &Ctx) {
     w.raw("is_optional", topology.optional);
     let sizes = topology.block_sizes.iter();
     w.texts("block_sizes", sizes.map(u32::to_string));
-    // Those that name it; others use the default one.
+    // Partitions that name it; others use the default one.
     let by_name = ctx
         .partitions
         .iter()

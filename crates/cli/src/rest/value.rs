@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// Members and items of a body. Each takes many times the memory of its text.
 pub(super) const PARTS_MAX: usize = 1_000_000;
-/// A list or an object counts as so many: it takes as much memory, however little is in it.
+/// Parts as which a list or an object counts: it takes as much memory, however little is in it.
 const PARTS_OF_CONTAINER: usize = 8;
 
 /// Whether a JSON text has no more members and items than are read.
@@ -25,7 +25,7 @@ pub(super) fn has_few_parts(json: &[u8]) -> bool {
     parts <= PARTS_MAX
 }
 
-/// What a member of a body says.
+/// Value of a member of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum GivenValue {
     /// Nothing: null, or a number that is not set.

@@ -251,7 +251,7 @@ fn disk(r: &AcctRow<'_>, out: &mut String, bytes: u64) {
     }
 }
 
-/// How a step's resources were used, of each task or of all.
+/// Use of a step's resources, of each task or of all.
 fn usage_in(r: &AcctRow<'_>, out: &mut String, average: bool) {
     used(r, |u| {
         let of = |total: u64| if average { total / tasks_of(u) } else { total };
@@ -319,7 +319,7 @@ fn energy(r: &AcctRow<'_>, out: &mut String) {
     }
 }
 
-/// How it was started.
+/// Scheduler that started it.
 fn flags(r: &AcctRow<'_>) -> &'static str {
     match r.job.start {
         Some(_) if r.job.backfilled => "SchedBackfill,StartRecieved",
@@ -358,7 +358,7 @@ fn frequency(r: &AcctRow<'_>, out: &mut String) {
     out.push_str(if r.is_batch_step() { "0" } else { "Unknown" });
 }
 
-/// How the tasks of a step are spread; nothing is known of that of a script.
+/// Distribution of the tasks of a step; unknown for a script.
 fn layout<'a>(r: &AcctRow<'a>) -> &'a str {
     match r.step {
         None => "",

@@ -36,7 +36,7 @@ const OWN: &[(&str, usize, AccountKey)] = &[
     ("Parents", 1, AccountKey::Parent),
 ];
 
-/// What is given for accounts.
+/// Settings given for accounts.
 #[derive(Debug, Default, PartialEq)]
 struct AccountSettings {
     names: Vec<String>,
@@ -79,8 +79,8 @@ impl AccountSettings {
         !self.description.is_empty() || !self.organization.is_empty()
     }
 
-    /// The edits of one cluster's records: texts of the accounts that are named, which are the same everywhere, and what
-    /// is set for associations that are meant.
+    /// The edits of one cluster's records: texts of the named accounts, equal in all clusters, and settings of the
+    /// selected associations.
     fn edits(&self, changed: &Changed<'_>, conditions: &Conditions) -> Vec<AccountsEdit> {
         let book = changed.book;
         let ask = |parent: &str, terms: &TermsAsk, record: bool| {
@@ -132,13 +132,13 @@ pub(super) fn edit(
     }
 }
 
-/// What `add account` will do.
+/// Plan of `add account`.
 struct AccountAddition<'a> {
     /// The clusters that get the accounts.
     books: Vec<&'a Book>,
     /// The accounts.
     names: Vec<String>,
-    /// Those of them that no cluster has.
+    /// Accounts among them that no cluster has.
     new: Vec<String>,
     /// The account above.
     parent: String,
@@ -207,7 +207,7 @@ fn add(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
 }
 
 impl AccountAddition<'_> {
-    /// What is added.
+    /// Listing of the additions.
     fn text(&self) -> String {
         let settings = &self.settings;
         let or = |text: &str, none: &str| match text {

@@ -19,7 +19,7 @@ const ENTITIES: &str =
 const LOSS: &str = "This may result in loss of accounting database records (if Purge* options enabled).\n\
     Are you sure you want to continue?";
 
-/// What is archived, by Slurm's word for it.
+/// Archived records, by Slurm's word for them.
 const KINDS: [(&str, ArchivedKind); 7] = [
     ("events", ArchivedKind::Events),
     ("jobs", ArchivedKind::Jobs),
@@ -30,7 +30,7 @@ const KINDS: [(&str, ArchivedKind); 7] = [
     ("reservations", ArchivedKind::Reservations),
 ];
 
-/// What is purged, with the beginning of its key; `After` or `Months` follows.
+/// Purged records, with the beginning of their key; `After` or `Months` follows.
 const PURGES: [(&str, ArchivedKind); 7] = [
     ("PurgeEvent", ArchivedKind::Events),
     ("PurgeJob", ArchivedKind::Jobs),
@@ -133,7 +133,7 @@ fn load(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the words say, and the clusters that they name.
+/// Request in the words, and the clusters that they name.
 fn read(words: &[String]) -> Result<(ArchiveDump, Vec<String>), Failure> {
     let (mut dump, mut clusters) = (ArchiveDump::default(), Vec::new());
     for text in words {

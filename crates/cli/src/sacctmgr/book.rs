@@ -1,11 +1,12 @@
-//! The records of accounting as sacctmgr shows them: associations as a tree, with what they have of the accounts above.
+//! The records of accounting as sacctmgr shows them: associations as a tree, with settings inherited from accounts
+//! above.
 
 use muster_model::account_limits::Limits;
 use muster_model::accounts::{Account, Accounts, AssociationTerms, Cluster, NORMAL, ROOT, User};
 use muster_proto::client::AccountsAnswer;
 use std::collections::BTreeMap;
 
-/// What commands know of the cluster beside the records of accounting.
+/// Facts about the cluster beside the records of accounting.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClusterFacts {
     /// TRES that the cluster counts beside those that all clusters have: `gres/gpu`, `license/matlab`.
@@ -16,9 +17,9 @@ pub(super) struct ClusterFacts {
     pub(super) port: u16,
     /// All nodes, as a list of hosts.
     pub(super) nodes: String,
-    /// How many nodes there are.
+    /// Number of nodes.
     pub(super) node_count: usize,
-    /// What all nodes have: `cpu=16,mem=...`.
+    /// TRES of all nodes: `cpu=16,mem=...`.
     pub(super) total: String,
 }
 
@@ -43,7 +44,7 @@ pub(crate) struct Association<'a> {
     pub(crate) partition: &'a str,
     /// The account above an account.
     pub(crate) parent: &'a str,
-    /// What is set for it.
+    /// Its own settings.
     pub(crate) own: &'a AssociationTerms,
     /// Its place in the tree, from the left and from the right.
     pub(super) span: (u32, u32),
@@ -119,7 +120,7 @@ impl Book {
         name == ROOT || self.all.accounts.contains_key(name)
     }
 
-    /// All associations, in the order of the tree: what was added last comes first.
+    /// All associations, in the order of the tree: the latest addition comes first.
     pub(super) fn tree(&self) -> Vec<Association<'_>> {
         let mut below: BTreeMap<&str, Vec<Association<'_>>> = BTreeMap::new();
         for account in self.all.accounts.values() {
@@ -200,7 +201,7 @@ impl Book {
         out
     }
 
-    /// What is set from an association up the tree, the nearest first.
+    /// Settings from an association up the tree, the nearest first.
     pub(super) fn chain<'a>(&'a self, of: &Association<'a>) -> Vec<&'a AssociationTerms> {
         let mut chain = vec![of.own];
         if !of.user.is_empty() {

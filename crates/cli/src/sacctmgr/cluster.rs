@@ -15,7 +15,7 @@ use crate::listing::Failure;
 use muster_model::command::{AccountsAsk, ClusterAsk, TermsAsk};
 use std::fmt::Write as _;
 
-/// What is given for clusters.
+/// Settings given for clusters.
 #[derive(Debug, Default, PartialEq)]
 struct ClusterSettings {
     names: Vec<String>,
@@ -55,7 +55,7 @@ impl ClusterSettings {
         self.classification.is_some() || !self.association.is_empty()
     }
 
-    /// What will be set.
+    /// Listing of the settings.
     fn text(&self) -> String {
         let mut out = String::from(" Setting\n");
         if let Some(class) = &self.classification {
@@ -179,7 +179,7 @@ fn modify(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure>
     session.make(&text, NOTHING_MODIFIED, vec![edit])
 }
 
-/// The lines of a cluster's associations that have what is set from `root`.
+/// The lines of a cluster's associations that inherit from `root`.
 fn defaults(book: &Book, name: &str, ask: &TermsAsk) -> String {
     if name == book.cluster {
         let root: Vec<Association<'_>> = book.tree().into_iter().take(1).collect();

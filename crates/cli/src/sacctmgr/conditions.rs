@@ -1,11 +1,11 @@
-//! What a command is about: which users, accounts, associations, QOS and clusters, and what is shown of them.
+//! Conditions of a command: users, accounts, associations, QOS and clusters, and words that control the output.
 
 use super::book::{Association, Book};
 use super::words::{Word, list};
 use crate::listing::Failure;
 use muster_model::accounts::{ROOT, User};
 
-/// A condition, or a word that says what is shown.
+/// A condition, or a word that controls the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Key {
     Names,
@@ -156,7 +156,7 @@ pub(super) struct Conditions {
 }
 
 impl Conditions {
-    /// Of an association only what it sets itself.
+    /// Conditions under which an association shows only its own settings.
     pub(super) fn alone() -> Conditions {
         let mut conditions = Conditions::default();
         conditions.flag(Key::NoParentInfo);
@@ -255,7 +255,7 @@ impl Conditions {
             && self.fits_any(Key::Wckeys, user.wckeys.iter().map(String::as_str))
     }
 
-    /// Whether an association fits what is said of associations.
+    /// Whether an association fits the conditions on associations.
     pub(super) fn fits_association(&self, book: &Book, at: &Association<'_>) -> bool {
         let has_qos = || {
             let own = book.qos(at);

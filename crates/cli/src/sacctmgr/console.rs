@@ -11,7 +11,7 @@ pub(super) trait Console {
     fn say(&mut self, text: &str);
     /// Writes a line to standard error.
     fn complain(&mut self, line: &str);
-    /// Reads a line of input, for so many seconds or for as long as it takes.
+    /// Reads a line of input, for at most `seconds` or without limit.
     fn answer(&mut self, seconds: Option<u16>) -> ConsoleAnswer;
     /// Reads the answer to a question: one key of a terminal, else a line.
     fn key(&mut self, seconds: u16) -> ConsoleAnswer {
@@ -19,7 +19,7 @@ pub(super) trait Console {
     }
 }
 
-/// What came back.
+/// Result of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ConsoleAnswer {
     /// A line.
@@ -33,7 +33,7 @@ pub(super) enum ConsoleAnswer {
 /// The command's own streams.
 #[derive(Debug, Default)]
 pub(super) struct Terminal {
-    /// What was read and not taken.
+    /// Bytes read and not taken.
     ahead: Vec<u8>,
 }
 
@@ -133,7 +133,7 @@ pub(super) mod script {
     use super::{Console, ConsoleAnswer};
     use std::collections::VecDeque;
 
-    /// A console of a test: what was written, and the answers to come.
+    /// A console of a test: its output, and the answers to come.
     #[derive(Debug, Default)]
     pub(in super::super) struct Script {
         pub(in super::super) out: String,

@@ -1,4 +1,4 @@
-//! `sacctmgr add coordinator` and `delete coordinator`: who may add users to an account and set what they may use.
+//! `sacctmgr add coordinator` and `delete coordinator`: users who may add users to an account and set their limits.
 
 use super::begins;
 use super::book::Book;
@@ -159,7 +159,7 @@ fn intended(verb: Verb, words: &CoordinatorLine) -> String {
     }
 }
 
-/// Who was a coordinator of what, of those who are one no more; empty if nobody was.
+/// Listing of removed coordinators and their accounts; empty if there are none.
 fn removed(words: &CoordinatorLine, books: &[Book]) -> String {
     let named = |list: &[String], name: &String| list.is_empty() || list.contains(name);
     let users = books.iter().flat_map(|book| book.all.users.values());

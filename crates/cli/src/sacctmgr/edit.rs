@@ -1,4 +1,4 @@
-//! What edits of users, accounts, QOS and clusters share: the parts of a line, and the lines that say what changes.
+//! Shared parts of edits of users, accounts, QOS and clusters: the parts of a line, and the lines that list changes.
 
 use super::book::{Association, Book};
 use super::settings::{ASSOCIATION, AssociationSettings};
@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 
 /// The text after an option that is not known.
 pub(super) const USE_WHERE: &str = "\n Use keyword 'where' to modify condition";
-/// What cannot be done without a condition.
+/// Error of a delete without conditions.
 pub(super) const NO_CONDITIONS: &str = " No conditions given to remove, not executing.";
 pub(super) const NOTHING_SET: &str = " You didn't give me anything to set";
 pub(super) const NOTHING_ADDED: &str = " Nothing new added.\n";
@@ -37,7 +37,7 @@ pub(super) fn parts(words: &[String]) -> (Vec<String>, Vec<String>) {
     (conditions, settings)
 }
 
-/// Takes a setting of an association, or says what is wrong with the word.
+/// Takes a setting of an association, or returns the word's error.
 pub(super) fn take_setting(
     settings: &mut AssociationSettings,
     word: &Word,
@@ -99,7 +99,7 @@ pub(super) fn line(book: &Book, at: &Association<'_>) -> String {
     }
 }
 
-/// The lines of associations that are changed, and of users below them that have what is set from there.
+/// The lines of changed associations, and of users below them that inherit the changes.
 pub(super) fn changed_lines(book: &Book, changed: &[Association<'_>], ask: &TermsAsk) -> String {
     let tree = book.tree();
     let mut out = String::new();
@@ -112,7 +112,7 @@ pub(super) fn changed_lines(book: &Book, changed: &[Association<'_>], ask: &Term
     out
 }
 
-/// Users below an account that have from it what is asked for, as no association between sets it.
+/// Users below an account that inherit the changed settings from it, as no association between sets them.
 fn inheriting(
     book: &Book,
     tree: &[Association<'_>],
@@ -165,7 +165,7 @@ fn sets(own: &AssociationTerms, ask: &TermsAsk) -> bool {
         && (ask.priority.is_none() || own.priority.is_some())
 }
 
-/// What changes in the records of one cluster.
+/// Changes in the records of one cluster.
 pub(super) struct Changed<'a> {
     pub(super) book: &'a Book,
     pub(super) associations: Vec<Association<'a>>,

@@ -99,7 +99,7 @@ impl EventConditions {
             }
         }
         if !conditions.states.is_empty() && conditions.query.start.is_none() {
-            // Who asks for states only wants to know what is so now.
+            // A request for states alone is about the present ones.
             conditions.open = true;
         }
         if conditions.query.start.is_none() && !conditions.all_time && !conditions.open {

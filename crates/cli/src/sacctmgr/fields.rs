@@ -156,7 +156,7 @@ const OF_WCKEYS: &[KnownColumn] = &[
 /// A column as it is printed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ListingColumn {
-    /// What stands above; it says what the cells are, too.
+    /// Text above the column; it names the kind of the cells, too.
     pub(super) header: &'static str,
     /// Characters.
     pub(super) width: usize,
@@ -194,7 +194,7 @@ fn column(word: &str, known: &[KnownColumn]) -> Result<ListingColumn, Failure> {
     })
 }
 
-/// How a listing is laid out.
+/// Layout of a listing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ListingStyle {
     /// No line above the columns.
@@ -227,7 +227,7 @@ pub(super) fn table(
     out
 }
 
-/// A line; what is too long is cut, in the lines of a listing with a plus.
+/// A line; longer cells are cut, in the lines of a listing with a plus.
 fn line(
     out: &mut String,
     columns: &[ListingColumn],

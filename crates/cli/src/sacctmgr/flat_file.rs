@@ -82,7 +82,7 @@ pub(super) fn dump(session: &mut Invocation<'_>, words: &[String]) -> Result<(),
     Ok(())
 }
 
-/// What the system says of a failure, without its number.
+/// The system's text for a failure, without its number.
 fn reason(e: &std::io::Error) -> String {
     let text = e.to_string();
     text.split(" (os error")
@@ -157,7 +157,7 @@ fn user_line(out: &mut String, user: &User, at: &Association<'_>) {
     terms_text(out, at.own, false);
 }
 
-/// What an association sets, and the end of the line.
+/// Settings of an association, and the end of the line.
 fn terms_text(out: &mut String, terms: &AssociationTerms, is_cluster: bool) {
     if let Some(qos) = &terms.default_qos {
         let _ = write!(out, ":DefaultQOS='{qos}'");
@@ -198,7 +198,7 @@ fn limit_texts(limits: &Limits) -> Vec<(&'static str, String)> {
         grp_tres_run_mins,
         max_tres_mins,
         max_tres_node,
-        // Of a QOS alone.
+        // Limits of a QOS alone.
         max_tres_user: _,
         max_jobs_account: _,
         max_submit_account: _,
@@ -360,7 +360,7 @@ pub(super) fn load(session: &mut Invocation<'_>, words: &[String]) -> Result<(),
         loading.edits.extend(removals(&book));
         book.all.accounts.clear();
         book.all.users.retain(|name, _| name == ROOT);
-        // Root loses what it has in other accounts with these.
+        // Root loses its associations in other accounts with these.
         for root in book.all.users.values_mut() {
             root.accounts.retain(|account, _| account == ROOT);
             root.partitions.clear();

@@ -16,7 +16,7 @@ pub(super) trait Ledger {
     fn edit(&mut self, edit: AccountsEdit) -> Result<u32, ConnectError>;
     /// Whether keys are tracked (`TrackWCKey`).
     fn tracks_wckeys(&mut self) -> Result<bool, Failure>;
-    /// What is known of the cluster beside.
+    /// Facts about the cluster beside.
     fn facts(&mut self) -> Result<ClusterFacts, Failure>;
     /// The controller, for what only it can answer.
     fn client(&mut self) -> Result<&mut Client, Failure>;

@@ -111,7 +111,7 @@ impl Ledger for MemoryLedger {
     }
 }
 
-/// What a command printed, and its exit status.
+/// Output of a command, and its exit status.
 fn answer(table: &mut MemoryLedger, line: &str) -> String {
     let (input, line) = match line.split_once(" | ") {
         Some((input, rest)) if rest.starts_with("sacctmgr") => (input, rest),
@@ -173,7 +173,7 @@ fn answer(table: &mut MemoryLedger, line: &str) -> String {
     out
 }
 
-/// Replays a file: of each command that is compared its line, what is expected, and what came.
+/// Replays a file: of each compared command its line, the expected output, and the actual output.
 fn replay(text: &str) -> Vec<(String, String, String)> {
     let mut table = MemoryLedger::new();
     let mut out = Vec::new();
@@ -255,7 +255,7 @@ fn with_history() -> MemoryLedger {
     table
 }
 
-/// What `dump` writes, without the comments above.
+/// Output of `dump`, without the comments above.
 fn dumped(table: &mut MemoryLedger, name: &str) -> String {
     let path = std::env::temp_dir().join(format!("muster-{}-{name}.cfg", std::process::id()));
     let answer = answer(

@@ -18,7 +18,7 @@ pub(super) struct ListingRow<'a> {
     pub(super) qos: Option<Qos>,
 }
 
-/// An association with what is shown of it.
+/// An association with its shown values.
 #[derive(Clone, Debug)]
 pub(super) struct ShownAssociation<'a> {
     at: Association<'a>,
@@ -28,7 +28,7 @@ pub(super) struct ShownAssociation<'a> {
     priority: Option<u32>,
     parent_id: u32,
     cluster: &'a str,
-    /// Without what it has of the accounts above (`WOPInfo`).
+    /// Without settings inherited from accounts above (`WOPInfo`).
     alone: bool,
 }
 
@@ -69,7 +69,7 @@ impl<'a> ShownAssociation<'a> {
     }
 }
 
-/// What is set for an association itself.
+/// QOS of an association itself.
 fn own_qos(terms: &AssociationTerms) -> String {
     let mut names: Vec<String> = match &terms.qos {
         Some(list) => list.clone(),
@@ -82,7 +82,7 @@ fn own_qos(terms: &AssociationTerms) -> String {
     names.join(",")
 }
 
-/// What is set for an association itself, with its signs; empty if nothing is.
+/// QOS of an association itself, with their signs; empty if none are set.
 pub(super) fn own_raw_qos(terms: &AssociationTerms) -> String {
     let is_set = terms.qos.is_some() || terms.qos_delta != QosDelta::default();
     if is_set {
@@ -92,7 +92,7 @@ pub(super) fn own_raw_qos(terms: &AssociationTerms) -> String {
     }
 }
 
-/// What is set nearest to an association, with its signs.
+/// QOS set nearest to an association, with their signs.
 pub(super) fn raw_qos(chain: &[&AssociationTerms]) -> String {
     for terms in chain {
         if let Some(list) = &terms.qos {

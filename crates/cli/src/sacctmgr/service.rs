@@ -1,5 +1,5 @@
-//! What sacctmgr shows and does beside the records: the configuration, counters, transactions, reservations, runaway jobs,
-//! changes of jobs.
+//! Listings and actions of sacctmgr beside the records: the configuration, counters, transactions, reservations,
+//! runaway jobs, changes of jobs.
 
 use super::begins;
 use super::fields::columns;
@@ -66,7 +66,7 @@ pub(super) fn configuration(session: &mut Invocation<'_>) -> Result<(), Failure>
     out.push_str("\nSlurmDBD configuration:\n");
     let host = answer.hosts.first().cloned().unwrap_or_default();
     let started = time(&ctx, answer.started);
-    // What a slurmdbd beside this slurm.conf reads, if there is one.
+    // Configuration of a slurmdbd beside this slurm.conf, if there is one.
     let dbd_conf = endpoint::conf_path().with_file_name("slurmdbd.conf");
     let dbd_conf = match dbd_conf.exists() {
         true => dbd_conf.display().to_string(),
@@ -341,7 +341,7 @@ fn actions(word: &Word) -> Result<Vec<String>, Failure> {
 /// Where there are more changes than an answer holds.
 const OLDER_LEFT_OUT: &str = "warning: older transactions are left out, since one answer does not hold them all: ask for an earlier or shorter time (Start=, End=)";
 
-/// Who changed what of accounting, and when.
+/// Changes of accounting, with their users and times.
 pub(super) fn transactions(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
     let conditions = TransactionConditions::read(words, &Zoned::now())?;
     let usual = match conditions.with_associations {
@@ -386,7 +386,7 @@ pub(super) fn transactions(session: &mut Invocation<'_>, words: &[String]) -> Re
     }
     session.print(&columns, &rows);
     if left_out {
-        // What is printed may be read by programs.
+        // The output may be read by programs.
         eprintln!("sacctmgr: {OLDER_LEFT_OUT}");
     }
     Ok(())

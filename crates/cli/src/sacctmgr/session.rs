@@ -1,4 +1,4 @@
-//! What all commands of sacctmgr share: the records, the console, questions to the user, changes with their texts.
+//! Shared parts of all commands of sacctmgr: the records, the console, questions to the user, changes with their texts.
 
 use super::book::{Book, ClusterFacts};
 use super::console::{self, Console};
@@ -9,7 +9,7 @@ use crate::listing::Failure;
 use muster_model::command::{AccountsAsk, AccountsEdit};
 use muster_model::refusal::RefusalCode;
 
-/// One run of sacctmgr: the records, the console, and what was asked of the output.
+/// One run of sacctmgr: the records, the console, and the options of the output.
 pub(super) struct Invocation<'a> {
     pub(super) ledger: &'a mut dyn Ledger,
     pub(super) console: &'a mut dyn Console,
@@ -21,13 +21,13 @@ pub(super) struct Invocation<'a> {
     pub(super) is_over: bool,
 }
 
-/// A part of a change, with what is said of it.
+/// A part of a change, with its text.
 pub(super) struct ChangePart {
     pub(super) text: String,
     pub(super) edits: Vec<AccountsEdit>,
 }
 
-/// What an edit does to records.
+/// Kind of an edit of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verb {
     Add,
@@ -63,9 +63,9 @@ impl<'a> Invocation<'a> {
         Ok(Book::new(self.ledger.accounts()?))
     }
 
-    /// The records of all clusters that a change may concern, by the clusters' names, and the controller's own ones. Who
-    /// only coordinates accounts, or changes what is his, changes those of the controller's own cluster, unless clusters
-    /// are named.
+    /// The records of all clusters that a change may concern, by the clusters' names, and the controller's own ones.
+    /// Coordinators, and users who change their own records, change those of the controller's own cluster, unless
+    /// clusters are named.
     pub(super) fn books(&mut self, clusters: Option<&[String]>) -> Result<Vec<Book>, Failure> {
         let book = self.book()?;
         let all = clusters.is_some_and(|named| !named.is_empty()) || self.is_operator(&book);
@@ -101,7 +101,7 @@ impl<'a> Invocation<'a> {
         false
     }
 
-    /// Makes an addition: says what it will be, asks, and makes it. `entities` are what Slurm calls them in its errors.
+    /// Makes an addition: prints it, asks, and makes it. `entities` is Slurm's name for them in its errors.
     pub(super) fn add(
         &mut self,
         text: &str,
@@ -130,7 +130,7 @@ impl<'a> Invocation<'a> {
         Ok(())
     }
 
-    /// Makes changes and says what they were. Without `-i` it says so first and asks.
+    /// Makes changes and prints them. Without `-i` it prints them first and asks.
     pub(super) fn make(
         &mut self,
         text: &str,

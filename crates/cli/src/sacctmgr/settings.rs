@@ -1,5 +1,5 @@
-//! Settings of associations and QOS: how users write them, what is wrong with them in Slurm's words, and how they are
-//! printed before they are made.
+//! Settings of associations and QOS: their syntax, their errors in Slurm's words, and their output before they are
+//! made.
 
 mod qos;
 
@@ -14,7 +14,7 @@ use muster_model::command::ListEdit;
 use muster_model::command::{QosAsk, TermsAsk};
 use std::fmt::Write as _;
 
-/// How a limit is written.
+/// Form of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LimitForm {
     /// A number.
@@ -97,7 +97,7 @@ impl AssociationSettings {
         *self == AssociationSettings::default()
     }
 
-    /// Takes a setting, or says what is wrong with it: lines in Slurm's words.
+    /// Takes a setting, or returns its error: lines in Slurm's words.
     pub(super) fn take(&mut self, key: A, word: &Word, book: &Book) -> Result<(), String> {
         let value = word.value.as_str();
         match key {
@@ -105,7 +105,7 @@ impl AssociationSettings {
                 self.terms.shares = Some(match value.to_ascii_lowercase().as_str() {
                     "parent" => Some(PARENT_SHARES),
                     "-1" | "none" => None,
-                    // What a dump has of shares that are the parent's.
+                    // The text in a dump for the parent's shares.
                     "2147483647" => Some(PARENT_SHARES),
                     _ => Some(number("FairShare", value)?),
                 });
@@ -172,7 +172,7 @@ impl AssociationSettings {
         Ok(())
     }
 
-    /// The lines of what is set, in Slurm's order; `parent` stands among them.
+    /// The lines of the settings, in Slurm's order; `parent` is among them.
     pub(super) fn lines(&self, parent: Option<&str>) -> String {
         let cleared = |name: &str| self.cleared.iter().any(|(own, _)| own == name);
         let l = limits(&self.terms.limits, false);

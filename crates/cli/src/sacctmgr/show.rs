@@ -33,7 +33,7 @@ const RESOURCE: &str = "Name,Server,Type,Count,Allocated,ServerType";
 const ASKS_ASSOCIATIONS: &str = "You requested options that are only valid when querying with the withassoc option.\n\
      Are you sure you want to continue?";
 
-/// What follows an unknown condition.
+/// Text after an unknown condition.
 pub(super) const USE_SET: &str = "\n Use keyword 'set' to modify value";
 const USE_SET_QOS: &str = "\n Use keyword 'set' to modify SLURM_PRINT_VALUE";
 

@@ -1,4 +1,4 @@
-//! The words of sacctmgr with what they do here, for the compatibility page and the man page.
+//! The words of sacctmgr with their effects here, for the compatibility page and the man page.
 
 use super::settings::{ASSOCIATION, QOS};
 use crate::options::OptionStatus;
@@ -55,7 +55,7 @@ const COMMANDS: &[(&str, OptionStatus)] = &[
     ),
 ];
 
-/// What `show` shows.
+/// Entities of `show`.
 const SHOWN: &[(&str, OptionStatus)] = &[
     ("account", WORKS),
     ("association", WORKS),
@@ -129,7 +129,7 @@ const WORDS: &[(&str, OptionStatus)] = &[
     ),
 ];
 
-/// A list: its title, and each name with what it does.
+/// A list: its title, and each name with its effect.
 pub(crate) type Surface = (&'static str, Vec<(String, OptionStatus)>);
 
 /// All lists.

@@ -143,7 +143,7 @@ fn folded(names: &[String], key: impl Fn(&str) -> String) -> Vec<String> {
     out
 }
 
-/// What `add user` will do.
+/// Plan of `add user`.
 struct UserAddition<'a> {
     /// The clusters in whose records users are added.
     books: Vec<&'a Book>,
@@ -260,7 +260,7 @@ fn ask_about_unknown(session: &mut Invocation<'_>, names: &mut Vec<String>) {
 }
 
 impl UserAddition<'_> {
-    /// What will be added; empty if there is nothing.
+    /// Listing of the additions; empty if there are none.
     fn text(&self, is_new: &impl Fn(&String) -> bool) -> String {
         let mut associations = String::new();
         for name in &self.names {

@@ -5,11 +5,11 @@
 pub(super) struct Word {
     /// As it was written.
     pub(super) text: String,
-    /// What stands before the equal sign; nothing for a bare word.
+    /// Text before the equal sign; nothing for a bare word.
     pub(super) key: Option<String>,
     /// The sign before the equal sign.
     pub(super) sign: Option<char>,
-    /// What stands behind it, or the bare word; without quotes.
+    /// Text after it, or the bare word; without quotes.
     pub(super) value: String,
 }
 
@@ -34,13 +34,13 @@ impl Word {
         }
     }
 
-    /// The key that it has, of those that are known: the first of which it is a beginning of so many letters.
+    /// The known key of the word: the first of which it is a beginning of at least its least number of letters.
     pub(super) fn key_of<K: Copy>(&self, known: &[(&'static str, usize, K)]) -> Option<K> {
         let key = self.key.as_deref()?;
         key_named(key, known)
     }
 
-    /// Whether it is a word on its own, of so many letters at least.
+    /// Whether it is this bare word, by at least `least` letters.
     pub(super) fn is(&self, name: &str, least: usize) -> bool {
         let word = self.key.as_deref().unwrap_or(&self.value);
         word.len() >= least && super::begins(name, word)

@@ -1,4 +1,4 @@
-//! What tasks write, on the own streams: as it comes, or line by line with the number of the task before each.
+//! Output of tasks, on the own streams: as it comes, or line by line with the number of the task before each.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -37,7 +37,7 @@ impl Output {
         put(stream, &bytes);
     }
 
-    /// What of it is to be written now.
+    /// The part of it to be written now.
     fn lines(&mut self, stream: Stream, task: u32, bytes: &[u8]) -> Vec<u8> {
         let Some(width) = self.width else {
             return bytes.to_vec();

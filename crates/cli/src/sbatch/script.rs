@@ -7,7 +7,7 @@ use muster_model::limits::SCRIPT_BYTES_MAX;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-/// A script and what it is called.
+/// A script and its name.
 #[derive(Debug)]
 pub(crate) struct Script {
     /// Its bytes.
@@ -117,7 +117,7 @@ fn is_file(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|m| m.is_file())
 }
 
-/// What makes a script impossible, in the lines that users know.
+/// Refuses an impossible script, in the lines that users know.
 fn check(bytes: &[u8]) -> Result<(), Vec<String>> {
     let lines = |texts: &[&str]| Err(texts.iter().map(|t| (*t).to_owned()).collect());
     if bytes.is_empty() {

@@ -1,5 +1,5 @@
-//! The task of sbcast on a node: writes what it reads from standard input to a file, which gets its name when it is complete.
-//! It has the rights of the job's user and no others.
+//! The task of sbcast on a node: copies standard input to a file, which gets its name when it is complete. It has the
+//! rights of the job's user and no others.
 
 use super::description;
 use crate::options::env;
@@ -13,7 +13,7 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// What is written, and how.
+/// Order to write a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct WriteOrder {
     /// The path on the node.
@@ -77,7 +77,7 @@ impl WriteOrder {
             .open(&part)?;
         let result = self.fill(file, input).and_then(|()| self.publish(&part));
         if result.is_err() {
-            // What is incomplete has no use; the first error is the one to tell.
+            // An incomplete file has no use; the first error is the one to report.
             let _ = fs::remove_file(&part);
         }
         result
@@ -112,7 +112,8 @@ impl WriteOrder {
         }
     }
 
-    /// The same where there are no hard links: an empty file takes the name, which fails if there is one, and is replaced.
+    /// As above, where there are no hard links: an empty file takes the name, which fails if there is one, and is
+    /// replaced.
     fn take_name(&self, part: &str) -> io::Result<()> {
         File::create_new(&self.dest)?;
         fs::rename(part, &self.dest).inspect_err(|_| {

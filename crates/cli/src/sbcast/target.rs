@@ -29,7 +29,7 @@ impl CopyTarget {
     }
 }
 
-/// What a text of the form `JOB[+COMPONENT][.STEP]` names.
+/// Job or step named by a text of the form `JOB[+COMPONENT][.STEP]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct CopyTargetName {
     job: JobId,

@@ -10,17 +10,17 @@ use muster_proto::client::{JobFilter, Query, Response};
 use std::io::BufRead as _;
 use std::process::ExitCode;
 
-/// What is to be ended or signalled.
+/// Jobs and steps to be ended or signalled.
 pub(super) struct CancelSelection {
     pub(super) targets: Vec<CancelTarget>,
     /// Something that was named is not there; that was said.
     pub(super) has_failed: bool,
 }
 
-/// Finds what filters and ids mean, and with `--interactive` asks about each.
+/// Finds the targets of filters and ids, and with `--interactive` asks about each.
 ///
 /// # Errors
-/// The exit code, after what is wrong was said.
+/// The exit code, after the error was printed.
 pub(super) fn choose(
     say: &Say,
     client: &mut Client,

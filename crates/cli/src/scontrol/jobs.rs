@@ -175,7 +175,7 @@ fn shown_id(job: &Job) -> String {
     }
 }
 
-/// What stands before the jobs of `requeue` and `requeuehold`.
+/// Options before the jobs of `requeue` and `requeuehold`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Options {
     special_exit: bool,

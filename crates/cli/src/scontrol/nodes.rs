@@ -5,10 +5,10 @@ use muster_conf::{dynamic_nodes, endpoint, files};
 use muster_model::command::UserCommand;
 use muster_model::node_state::InitialState;
 
-/// What makes the nodes of `NodeName=NAMES Key=Value ...`; the first word may be the entity alone.
+/// Command that makes the nodes of `NodeName=NAMES Key=Value ...`; the first word may be the entity alone.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The error in the line.
 pub(crate) fn creation(words: &[String]) -> Result<UserCommand, String> {
     let mut words = words.to_vec();
     if let [entity, name, ..] = words.as_slice()

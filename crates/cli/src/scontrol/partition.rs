@@ -14,7 +14,7 @@ use muster_proto::client::{Query, Response};
 const LETTERS_MIN: usize = 3;
 const CONF: OptionStatus = OptionStatus::Refused("set it in slurm.conf, then scontrol reconfigure");
 
-/// Fields of `update PartitionName=`, and what they do here.
+/// Fields of `update PartitionName=`, and their effects here.
 pub(crate) const FIELDS: &[(&str, OptionStatus)] = &[
     ("PartitionName", OptionStatus::Works),
     ("AllocNodes", OptionStatus::Works),
@@ -75,7 +75,7 @@ fn field(key: &str) -> Option<&'static (&'static str, OptionStatus)> {
     })
 }
 
-/// What a specification says of a partition.
+/// Fields of a partition in a specification.
 struct PartitionFields {
     name: String,
     changes: Vec<(String, String)>,
@@ -129,7 +129,7 @@ impl Session {
         self.send_change(command, "Error creating the partition");
     }
 
-    /// Name and fields of a specification; what is wrong with it was said if there is no answer.
+    /// Name and fields of a specification; without an answer its error has been printed.
     fn partition_fields(&mut self, pairs: &[Pair]) -> Option<PartitionFields> {
         let mut name = String::new();
         let (mut changes, mut read) = (Vec::new(), Vec::new());
@@ -267,7 +267,7 @@ fn changed_list(
 mod tests {
     use super::*;
 
-    /// The removal of the last account, group, QOS or host that a partition allowed opened it to all.
+    /// Taking away the last account, group, QOS or host that a partition allowed opened it to all.
     #[test]
     fn the_last_name_that_is_allowed_stays() {
         let changed = |key, list: &[&str], sign, named: &[&str]| {

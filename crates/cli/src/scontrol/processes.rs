@@ -13,7 +13,7 @@ use muster_proto::step::{AgentReply, Process};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-/// What `pidinfo` says of a process that is of no job.
+/// Message of `pidinfo` about a process without a job.
 const NO_JOB: &str = "Failed to locate job for requested pid";
 
 impl Session {
@@ -186,7 +186,7 @@ struct ListedJob {
 }
 
 impl ListedJob {
-    /// Of the node that is named, or of this host, if it is one of the job's; else of all.
+    /// The job with the node that is named, or this host, if it is one of the job's; else with all nodes.
     fn of(info: &AllocationInfo, node: Option<&str>) -> ListedJob {
         let own = muster_trust::host::short_name();
         let mut nodes: Vec<JobNode> = nodes_of(info).collect();

@@ -14,7 +14,7 @@ use muster_model::time::{TimeLimit, Timestamp};
 
 const NONE_HERE: OptionStatus = OptionStatus::Refused("this cluster has none to reserve");
 
-/// Fields of `create` and `update ReservationName=`, and what they do here.
+/// Fields of `create` and `update ReservationName=`, and their effects here.
 pub(crate) const FIELDS: &[(&str, usize, OptionStatus)] = &[
     ("ReservationName", 1, OptionStatus::Works),
     ("StartTime", 1, OptionStatus::Works),
@@ -87,7 +87,7 @@ pub(crate) fn flag_names() -> impl Iterator<Item = &'static str> {
     FLAGS.iter().map(|(name, ..)| *name)
 }
 
-/// What cannot be read, in scontrol's words.
+/// An unreadable field, in scontrol's words.
 #[derive(Debug, PartialEq)]
 struct ReservationError(String);
 
@@ -406,7 +406,7 @@ fn users(sign: Option<char>, value: &str) -> Result<NameList, ReservationError> 
     Ok(list)
 }
 
-/// What a new reservation must have.
+/// Checks that a new reservation has all that it must have.
 fn complete(ask: ReservationAsk, words: &[String]) -> Result<ReservationAsk, ReservationError> {
     let missing = |text: &str| Err(ReservationError(text.to_owned()));
     let Some(start) = ask.start else {
@@ -483,7 +483,7 @@ mod tests {
         assert_eq!((got.core_counts, got.node_count), (vec![2, 3], Some(2)));
     }
 
-    /// Fields and flags of scontrol(1), each with what it becomes.
+    /// Fields and flags of scontrol(1), each with its result.
     #[test]
     fn each_field_and_flag() {
         let list = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();

@@ -91,7 +91,7 @@ impl Session {
         }
     }
 
-    /// What `reconfigure` would change.
+    /// Changes that `reconfigure` would make.
     fn differences(&mut self) {
         match self.client().and_then(|c| c.query(Query::Differences)) {
             Ok(Response::Differences(lines)) => {

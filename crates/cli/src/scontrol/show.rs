@@ -78,7 +78,7 @@ pub(crate) fn scontrol_show(words: &[String], flags: &ScontrolFlags) -> ExitCode
     }
 }
 
-/// What can be shown.
+/// Entities of `show`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entity {
     Job,
@@ -99,7 +99,7 @@ pub(crate) enum Entity {
     Nothing,
 }
 
-/// Names, how many letters of each must be given at least, what is shown, and what is missing.
+/// Names, the least letters of each, the entity shown, and its gaps.
 pub(crate) const ENTITIES: &[(&str, usize, Entity, OptionStatus)] = &[
     ("jobs", 1, Entity::Job, OptionStatus::Works),
     ("nodes", 1, Entity::Node, OptionStatus::Works),
@@ -519,7 +519,7 @@ fn config() -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is always tracked, and what the configuration adds.
+/// Tracked TRES: the usual ones, and additions of the configuration.
 fn tracked(configured: &str) -> String {
     const ALWAYS: [&str; 8] = [
         "cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages",

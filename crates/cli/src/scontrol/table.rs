@@ -65,9 +65,9 @@ pub(crate) struct Keyword {
     pub(crate) most: usize,
     /// Its arguments.
     pub(crate) arguments: &'static str,
-    /// What it does.
+    /// Its effect.
     pub(crate) help: &'static str,
-    /// What it does here.
+    /// Its effect here.
     pub(crate) status: OptionStatus,
 }
 
@@ -170,7 +170,7 @@ pub(crate) const KEYWORDS: &[Keyword] = &[
     ),
 ];
 
-/// What `--help` prints.
+/// Text of `--help`.
 pub(crate) fn help() -> String {
     let mut text = SPEC.help();
     text.push_str("\n  Valid <COMMAND> values are:\n");

@@ -1,4 +1,4 @@
-//! `scontrol update`, `create`, `delete`: what is to be changed, and node changes.
+//! `scontrol update`, `create`, `delete`: the entities to change, and node changes.
 
 use super::{Session, nodes};
 use crate::connect::ConnectError;
@@ -31,7 +31,7 @@ impl Pair {
 
     fn read(word: &str) -> Option<Pair> {
         let (key, value) = word.split_once('=').or_else(|| {
-            // Those that may have no value.
+            // Keys that may have no value.
             let known = ["ResetAccrueTime", "Nice"];
             let is_known = known.iter().any(|name| word.eq_ignore_ascii_case(name));
             is_known.then_some((word, ""))
@@ -62,7 +62,7 @@ impl Pair {
     }
 }
 
-/// What a specification is about.
+/// Entity of a specification.
 enum UpdatedEntity {
     Job,
     Node,
@@ -102,7 +102,7 @@ fn entity(pairs: &[Pair]) -> UpdatedEntity {
     }
 }
 
-/// What `create` and `delete` are about, by the name or its first three letters at least.
+/// Entity of `create` and `delete`, in full or by its first three letters.
 fn parse_entity(word: &str) -> Option<UpdatedEntity> {
     let word = word.to_ascii_lowercase();
     let known = |name: &str| word.len() >= 3 && name.starts_with(&word);
@@ -117,7 +117,7 @@ fn parse_entity(word: &str) -> Option<UpdatedEntity> {
     }
 }
 
-/// A field of `scontrol update`: its name, how few letters stand for it, what it does here.
+/// A field of `scontrol update`: its name, its least letters, its effect here.
 pub(crate) struct UpdateField {
     pub(crate) name: &'static str,
     pub(crate) letters: usize,

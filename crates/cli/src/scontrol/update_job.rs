@@ -28,10 +28,10 @@ const NO_NUMBER: &str = "expected a number";
 const NUMBERS: &str = "ArrayTaskThrottle CoreSpec CPUsPerTask MinCPUsNode MinMemoryCPU MinMemoryNode MinTmpDiskNode \
                        NumTasks ReqCores ReqSockets ReqThreads Requeue TasksPerNode";
 
-/// How a key is read.
+/// Function that reads a key.
 type Read = fn(&mut JobEdit<'_>, &Pair) -> Result<(), String>;
 
-/// Key in lower case, letters that are enough, and what it does.
+/// Key in lower case, its least letters, and its function.
 const KEYS: &[(&str, usize, Read)] = &[
     ("account", 1, |c, p| set(&mut c.update.account, p)),
     ("admincomment", 3, |c, p| shown(c, "admin-comment", p)),
@@ -251,7 +251,7 @@ pub(crate) fn fields() -> impl Iterator<Item = &'static str> {
 /// A job being changed.
 struct JobEdit<'a> {
     update: JobUpdate,
-    /// Loads the job when what it asks for is needed.
+    /// Loads the job when a change needs its request.
     load: &'a mut dyn FnMut() -> Result<Job, ConnectError>,
     /// Why it could not be loaded.
     failed: Option<ConnectError>,
@@ -260,7 +260,7 @@ struct JobEdit<'a> {
 }
 
 impl JobEdit<'_> {
-    /// Has the tasks take as many CPUs as `NumCPUs=` says: so many more each, or else so many tasks of one CPU.
+    /// Gives the tasks the CPUs of `NumCPUs=`: more CPUs for each, or else tasks of one CPU.
     fn settle_cpus(&mut self) -> Result<(), String> {
         let Some((wanted, _)) = self.cpus else {
             return Ok(());
@@ -283,7 +283,7 @@ impl JobEdit<'_> {
         Ok(())
     }
 
-    /// What is wrong with a field: that the job could not be loaded, or what was found.
+    /// Error of a field: that the job could not be loaded, or the one found.
     fn error(self, pair: Pair, why: String) -> ChangeError {
         match self.failed {
             Some(error) => ChangeError::Load(error),
@@ -633,7 +633,7 @@ fn changes_nodes(update: &JobUpdate) -> bool {
     update.nodelist.is_some() || update.ask.is_some()
 }
 
-/// What a shell, and a C shell, has to know after the job became smaller.
+/// Variables for a shell, and a C shell, after the job became smaller.
 fn size_scripts(alloc: &Allocation, resizes: u32) -> (String, String) {
     let (mut bourne, mut csh) = (String::new(), String::new());
     let resizes = resizes.to_string();

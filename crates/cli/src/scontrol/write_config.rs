@@ -50,7 +50,7 @@ fn write_new(path: &str, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())
 }
 
-/// What `show config` says of the controller and not of its configuration.
+/// Lines of `show config` about the controller and not its configuration.
 const NO_SETTINGS: [&str; 6] = [
     "BOOT_TIME",
     "HASH_VAL",

@@ -1,4 +1,4 @@
-//! What the user edits.
+//! The text that the user edits.
 
 use super::SAY;
 use crate::{editor, say};

@@ -37,7 +37,7 @@ const REFUSED: [&str; 14] = [
 pub(super) struct CrontabJobs {
     /// One for each entry.
     pub(super) specs: Vec<JobSpec>,
-    /// What they name.
+    /// Scripts that they name.
     pub(super) blobs: Vec<(BlobId, ByteVec)>,
 }
 

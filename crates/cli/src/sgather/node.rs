@@ -12,7 +12,7 @@ use std::process::{Command, ExitCode};
 
 /// Begins the arguments of the task that sends.
 pub(super) const SEND: &str = "--send";
-/// Begins those of the task that removes what was sent.
+/// Begins the arguments of the task that removes the sent file.
 pub(super) const REMOVE: &str = "--remove";
 /// Exit status where there is no such file: ENOENT.
 pub(super) const ABSENT: u8 = 2;
@@ -20,7 +20,7 @@ pub(super) const ABSENT: u8 = 2;
 /// Bytes of a header: five numbers and their blanks.
 const HEADER_BYTES_MAX: usize = 128;
 
-/// What comes first.
+/// Header before the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     /// An archive of tar's follows.

@@ -33,7 +33,7 @@ impl<T: Copy> ChunkedVec<T> {
         self.0[place / CHUNK_LEN][place % CHUNK_LEN]
     }
 
-    /// How many they are.
+    /// Number of elements.
     pub(super) fn len(&self) -> usize {
         let last = self.0.last().map_or(0, Vec::len);
         self.0.len().saturating_sub(1) * CHUNK_LEN + last

@@ -18,7 +18,7 @@ use muster_model::listing_codec::{CompactListing, RowValues};
 
 /// Equal jobs from which on a template is made; it takes more memory than fewer rows.
 const SHARED: u32 = 8;
-/// Text is written when there is so much of it.
+/// Length of text at which it is written.
 const CHUNK: usize = 16 << 10;
 /// And a row is mostly shorter than this.
 const ROW: usize = 512;
@@ -56,7 +56,7 @@ enum ColumnValues {
     All(ChunkedVec<RowValues>),
 }
 
-/// How the records of a template are shown.
+/// Use of a template for its records.
 #[derive(Clone, Copy)]
 enum TemplateUse {
     Unknown,
@@ -167,9 +167,9 @@ impl<'o> ListingBuilder<'o> {
         }
     }
 
-    /// Decides by the first of so many.
+    /// Decides by the first of `count` records.
     fn template_use(&mut self, row: &JobRow<'_>, count: u32, ctx: &Ctx) -> TemplateUse {
-        // What an array shows depends on its number, so it has no template.
+        // The row of an array depends on its number, so it has no template.
         let array = matches!(row.job.array, ArrayRole::Pending { .. });
         if !self.options.conditions.wants(row, self.options, ctx) {
             return TemplateUse::Hidden;
@@ -209,7 +209,7 @@ impl<'o> ListingBuilder<'o> {
         template
     }
 
-    /// How many templates its rows have.
+    /// Number of templates of its rows.
     #[cfg(test)]
     pub(super) fn templates(&self) -> usize {
         self.templates.len()

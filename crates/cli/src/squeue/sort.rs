@@ -22,7 +22,7 @@ enum ColumnKey<'a> {
     Task(u64, u64),
 }
 
-/// The same without the row: texts are kept once as long as they stay the same from row to row.
+/// A key without the row: texts are kept once as long as they stay the same from row to row.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kept {
     Number(i64),
@@ -37,7 +37,7 @@ struct By {
     down: bool,
     /// Whether jobs of one template may differ in it.
     of_rows: bool,
-    /// How it follows from their numbers, where it does.
+    /// Function of their numbers that gives it, if there is one.
     of_numbers: Option<fn(&RowValues) -> i64>,
     values: Values,
     /// The last text.
@@ -55,7 +55,7 @@ enum Values {
 #[derive(Debug)]
 pub(super) struct SortOrder(Vec<By>);
 
-/// Rows by their places in the low 32 bits; what is above them is nobody's business.
+/// Rows by their places in the low 32 bits; the other bits are private.
 pub(super) struct Sorted(Vec<u128>);
 
 impl Sorted {

@@ -4,7 +4,7 @@ use muster_model::time::Timestamp;
 use muster_model::use_slots::RunSpan;
 use muster_proto::acct::{AcctJob, UsageRow};
 
-/// How amounts are written (`-t`).
+/// Format of amounts (`-t`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TimeFormat {
     /// Seconds in the unit; none where only the share counts.
@@ -129,7 +129,7 @@ pub(super) fn used_ms(row: &UsageRow, tres: &str) -> u64 {
     }
 }
 
-/// How much of a trackable resource a job has.
+/// Amount of a trackable resource that a job has.
 pub(crate) fn has(job: &AcctJob, tres: &str) -> f64 {
     match tres {
         "cpu" | "billing" => f64::from(job.alloc_cpus),

@@ -20,9 +20,9 @@ pub(super) struct ReportData {
     pub(super) cluster: String,
     pub(super) period: Period,
     pub(super) now: Timestamp,
-    /// Of reports on jobs and reservations.
+    /// Jobs, for reports on jobs and reservations.
     pub(super) jobs: Vec<AcctJob>,
-    /// What was used, of reports on clusters and users.
+    /// Use, for reports on clusters and users.
     pub(super) usage: Vec<UsageRow>,
     pub(super) accounts: Accounts,
     /// Times of reservations, of the report on them.
@@ -79,12 +79,12 @@ impl ReportData {
         })
     }
 
-    /// How long anything can have been used so far, in seconds.
+    /// Seconds of the period that are over.
     fn so_far_s(&self) -> f64 {
         self.period.overlap(self.period.start, Some(self.now))
     }
 
-    /// How much of a trackable resource the cluster has.
+    /// Amount of a trackable resource that the cluster has.
     fn total(&self, tres: &str) -> f64 {
         match tres {
             "cpu" | "billing" => self.nodes.iter().map(|(_, cpus, _)| f64::from(*cpus)).sum(),
@@ -152,7 +152,7 @@ fn tres_of(settings: &Settings, facts: &ReportData) -> Result<(Vec<String>, bool
     }
 }
 
-/// A line before it is laid out: what is known of it by the names of columns.
+/// A line before it is laid out: its values by the names of columns.
 type ReportLine = BTreeMap<&'static str, Cell>;
 
 /// Name of a column in `Format=`, its header, its width.
@@ -391,7 +391,7 @@ fn utilization(
     Ok(lay_out(columns, lines.collect(), title))
 }
 
-/// What nodes had that were out of service.
+/// Resources of nodes that were out of service, times their time.
 fn down(facts: &ReportData, tres: &str) -> f64 {
     let of_node = |name: &str| {
         let node = facts.nodes.iter().find(|(own, ..)| own == name);
@@ -408,7 +408,7 @@ fn down(facts: &ReportData, tres: &str) -> f64 {
     sum / 1000.0
 }
 
-/// What was waited for; only CPUs are planned for.
+/// Planned time of pending jobs; only CPUs are planned for.
 fn planned_ms(row: &UsageRow, tres: &str) -> u64 {
     match tres {
         "cpu" => row.planned_cpu_ms,
@@ -573,7 +573,7 @@ fn tree(facts: &ReportData, uses: &Uses) -> Vec<(String, usize)> {
     std::iter::once((ROOT.to_owned(), 0)).chain(below).collect()
 }
 
-/// Users by use; the first so many, or all.
+/// Users by use; the first of them up to a limit, or all.
 fn by_user(
     facts: &ReportData,
     request: &ReportRequest,

@@ -186,7 +186,7 @@ enum Groups {
 }
 
 impl Groups {
-    /// Those that are asked for, for jobs of these sizes.
+    /// The requested groups, for jobs of these sizes.
     fn of(request: &ReportRequest, sizes: impl Iterator<Item = u64>) -> Groups {
         match &request.grouping {
             None => Groups::Bounds(SIZES.to_vec()),

@@ -1,4 +1,4 @@
-//! What reports ask accounting: the sums that it keeps, or jobs where a report is on each of them or on a choice of them.
+//! Queries of reports to accounting: its sums, or jobs where a report is on each of them or on a choice of them.
 
 use super::ReportRequest;
 use super::measure::Period;
@@ -11,7 +11,7 @@ use muster_proto::acct::{
     AcctJob, AcctQuery, NodeEvent, NodeEventQuery, NodeOutage, UsagePage, UsageQuery, UsageRow,
 };
 
-/// What is asked of accounting.
+/// Answer of accounting.
 pub(super) struct UsageAnswer {
     pub(super) part: UsagePage,
     pub(super) jobs: Vec<AcctJob>,
@@ -74,7 +74,7 @@ impl UsageAnswer {
     }
 }
 
-/// How long nodes were out of service in a period.
+/// Time that nodes were out of service in a period.
 fn outages(events: &[NodeEvent], period: Period, now: Timestamp) -> Vec<NodeOutage> {
     let out = events.iter().filter(|e| !e.service().is_in_service());
     let times = out.map(|event| {

@@ -75,7 +75,7 @@ fn find(program: &str, work_dir: &Path) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// Where the copy is: what was asked for, or a name that is made up in a directory.
+/// Path of the copy: the requested one, or a name that is made up in a directory.
 fn dest(asked: Option<&str>, spec: &StepSpec) -> String {
     let name = || format!("slurm_bcast_{}.{}", spec.job, std::process::id());
     let in_work_dir = |path: &str| {

@@ -28,7 +28,7 @@ use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Input waits while so many bytes have not been taken by a step daemon.
+/// Bytes not yet taken by a step daemon at which input waits.
 const BACKLOG_MAX: usize = 256 << 10;
 
 const CAUGHT: [Signal; 9] = [
@@ -59,11 +59,11 @@ pub(super) struct Executor<'f> {
     terminal: Option<Raw>,
     holder: Option<Holder>,
     exit: Option<u8>,
-    /// Who is to be informed of the step once it is there.
+    /// Filters to be informed of the step once it is there.
     filters: Option<&'f Filters>,
 }
 
-/// What is there to be read.
+/// Sources with data to read.
 #[derive(Default)]
 struct Ready {
     signals: bool,
@@ -74,7 +74,7 @@ struct Ready {
 }
 
 impl<'f> Executor<'f> {
-    /// srun with what it knows when it begins; `holder` keeps the allocation, if it is ours.
+    /// srun with its configuration at its begin; `holder` keeps the allocation, if it is ours.
     pub(super) fn new(
         config: SrunConfig,
         holder: Option<Holder>,

@@ -62,7 +62,7 @@ pub(super) fn groups(lines: &[SubmitLine]) -> Result<Option<Vec<Vec<u32>>>, Opti
     Ok(Some(all))
 }
 
-/// What a line of srun asks for one component of a step.
+/// Request of a line of srun for one component of a step.
 struct ComponentRequest {
     spec: StepSpec,
     streams: Streams,
@@ -213,7 +213,7 @@ fn part(line: &SubmitLine, args: &[String], asked: bool) -> Result<ComponentRequ
     })
 }
 
-/// What srun knows without the parts. What the first one says of streams and bad exits holds for all.
+/// Configuration of srun without the parts. The first line's options of streams and bad exits hold for all.
 fn config_of(
     line: &SubmitLine,
     call: SrunCall<'_>,
@@ -268,7 +268,7 @@ fn components(
     Ok((leader, parts.collect()))
 }
 
-/// How many tasks a part has: as asked for, or as the component has.
+/// Number of tasks of a part: as requested, or as the component has.
 fn tasks_of(part: &ComponentRequest, component: &HetComponent) -> u32 {
     let nodes = u32::try_from(component.alloc.nodes.len()).unwrap_or(u32::MAX);
     part.asked

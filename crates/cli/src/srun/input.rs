@@ -24,7 +24,7 @@ impl Input {
         }
     }
 
-    /// Reads what is there; empty at the end, after which there is no more.
+    /// Reads the available input; empty at the end, after which there is no more.
     pub(super) fn read(&mut self) -> Option<Vec<u8>> {
         let mut bytes = vec![0; 32 << 10];
         let read = match self {

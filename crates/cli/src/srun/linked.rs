@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// How names of libraries begin by which programs find each other.
+/// Beginnings of names of libraries by which programs find each other.
 const MPI: [&str; 5] = [
     "libmpi",
     "liboshmem",
@@ -142,7 +142,7 @@ fn of_file(found: &ProgramFile) -> Option<ProgramKind> {
 /// A program of 64 bits in this machine's order of bytes: elf(5).
 struct Elf {
     file: File,
-    /// Of each part that is loaded: where it is in the file, where in memory, how long.
+    /// For each loaded part: its place in the file, its place in memory, its length.
     loads: Vec<(u64, u64, u64)>,
     /// Entries for the linker: tags and values.
     dynamic: Vec<(u64, u64)>,

@@ -1,4 +1,4 @@
-//! The connection to one step daemon: what it has sent, and what it has still to take.
+//! The connection to one step daemon: bytes received, and bytes still to send.
 
 use crate::agent::AgentStream;
 use crate::submit::incoming::Incoming;
@@ -74,7 +74,7 @@ impl Peer {
         }
     }
 
-    /// How many of these bytes need not be sent any more.
+    /// Number of these bytes that need not be sent any more.
     fn write(&self, bytes: &[u8]) -> usize {
         let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
         let mut sent = 0;
@@ -83,7 +83,7 @@ impl Peer {
                 Ok(count) => sent += count,
                 Err(Errno::EINTR) => {}
                 Err(Errno::EAGAIN) => break,
-                // What it has said may still be read; receiving finds the end.
+                // Its earlier messages may still be read; receiving finds the end.
                 Err(_) => return bytes.len(),
             }
         }

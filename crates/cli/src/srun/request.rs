@@ -77,8 +77,8 @@ fn lists_fewer_nodes(chosen: &ChosenOptions) -> bool {
             .is_some_and(|(listed, nodes)| listed.len() < nodes)
 }
 
-/// Devices and what goes with them were counted for the job; a step has what is there of them, or what its tasks have if
-/// nothing but those of a task were counted. How tasks are bound stays.
+/// Devices and their options were counted for the job; a step has those of the job, or those of its tasks if nothing
+/// but these were counted. The binding of tasks stays.
 fn forget_devices_of_job(chosen: &mut ChosenOptions) {
     let implied = job::gpu_bind(chosen).ok().flatten();
     let others = [
@@ -254,7 +254,7 @@ pub(super) fn step(line: &SubmitLine, args: &[String]) -> Result<(StepSpec, Stre
     Ok((spec, streams))
 }
 
-/// What `--preserve-env` passes on, instead of the counts of the step.
+/// Variables that `--preserve-env` passes on, instead of the counts of the step.
 const PRESERVED: [&str; 4] = [
     "SLURM_JOB_NUM_NODES",
     "SLURM_NNODES",
@@ -355,7 +355,7 @@ pub(super) fn fill_job(spec: &mut StepSpec, cpus_per_node: Option<&str>) {
     spec.ntasks = tasks_that_fill(spec, first).or(spec.ntasks);
 }
 
-/// Why a job of so many nodes has too few for the step; absent if it has enough.
+/// Reason why a job of this number of nodes has too few for the step; absent if it has enough.
 pub(super) fn excess_nodes(chosen: &ChosenOptions, spec: &StepSpec, nodes: u32) -> Option<String> {
     let asked = spec.min_nodes?.min(spec.ntasks.unwrap_or(u32::MAX)).max(1);
     let option = match chosen.source("nodes") {
@@ -551,7 +551,7 @@ mod tests {
         let two = ("cpus-per-task", Some("2"));
         assert_eq!(fill(&[two], &[], "4(x2),3"), Some(5));
         assert_eq!(fill(&[two, ("nodes", Some("1"))], &[], "4(x2),3"), Some(2));
-        // What is counted otherwise stays, and so does what cannot be read.
+        // Tasks counted otherwise stay, and so do unreadable values.
         assert_eq!(fill(&[two, ("ntasks", Some("3"))], &[], "4(x2)"), Some(3));
         assert_eq!(fill(&[two], &[("SLURM_NTASKS", "1")], "4(x2)"), Some(1));
         let per_node = ("ntasks-per-node", Some("1"));

@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn streams_that_differ_are_not_passed() {
-        // What the test itself has may be a terminal.
+        // The test's own streams may be a terminal.
         if !are_plain() {
             return;
         }

@@ -191,7 +191,7 @@ pub(crate) fn batch_context(chosen: &ChosenOptions, say: &Say) -> Result<ExecCon
         Environment::default()
     };
     let mut environment = if asked && selection.all {
-        // What the caller has set is stronger than the login environment.
+        // Variables of the caller are stronger than the login environment.
         let mut merged = login;
         for (name, value) in pairs(&own) {
             merged.set(name.as_bytes(), value.as_bytes());

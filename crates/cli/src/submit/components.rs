@@ -5,7 +5,7 @@ use muster_conf::options::chosen::rows;
 use muster_conf::options::getopt::{self, OperandOrder, Parsed};
 use muster_conf::options::{ChosenOptions, Group, OptionCommand, OptionRow, Source};
 
-/// What stands between components.
+/// Word between components.
 const SEPARATOR: &str = ":";
 
 /// Options that hold for the following components too, unless they say otherwise, as the guide to heterogeneous jobs

@@ -45,10 +45,11 @@ impl Filters {
         }
     }
 
-    /// None, with the options of the site's own: for requests that are made of options by a program that is no command.
+    /// No filters, with the options of the site's own: for requests that are made of options by a program that is no
+    /// command.
     ///
     /// # Errors
-    /// The exit code, after it was said what is wrong with the file.
+    /// The exit code, after the file's error was printed.
     pub(crate) fn options_of_site(command: OptionCommand) -> Result<Filters, ExitCode> {
         let mut all = Filters::none(command);
         let path = endpoint::conf_path().with_file_name(site_options::FILE);
@@ -64,7 +65,7 @@ impl Filters {
         Ok(all)
     }
 
-    /// Those of slurm.conf.
+    /// Filters of slurm.conf.
     ///
     /// # Errors
     /// The exit code, after the filter that cannot run was named.
@@ -138,7 +139,7 @@ impl Filters {
             let set = filter.setup_defaults(options, is_early);
             options = set.map_err(|why| self.refused(&why))?;
         }
-        // How much is said is the user's to say.
+        // The user alone sets the level of messages.
         options.chosen.verbose = 0;
         Ok(options.chosen)
     }

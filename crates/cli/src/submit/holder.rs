@@ -21,21 +21,21 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// How long a job may take to start before its user is informed that it waits.
+/// Time a job has to start before its user is informed that it waits.
 const SOON: Duration = Duration::from_millis(250);
-/// How long the announcement that a job waits may wait for the reason.
+/// Time that the announcement of a waiting job waits for the reason.
 const REASON_PATIENCE: Duration = Duration::from_secs(10);
-/// How long a holder keeps trying to find a controller that went away, before it lets its command go on alone.
+/// Time that a holder keeps trying to find a controller that went away, before it lets its command go on alone.
 const RECONNECT: Duration = Duration::from_millis(500);
 
-/// How an allocation ended without us.
+/// End of an allocation by others.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AllocationEnd {
     /// Its state.
     pub(crate) state: JobState,
 }
 
-/// How far the user is informed that the job waits.
+/// Progress in announcing that the job waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Announcement {
     /// Not at all: until then the job may start at once.
@@ -488,7 +488,7 @@ impl Holder {
     }
 }
 
-/// What Slurm says of a reason that does not pass when other jobs end.
+/// Slurm's text for a reason that does not pass when other jobs end.
 fn lasting_reason(reason: Reason) -> Option<&'static str> {
     match reason {
         Reason::PartitionConfig | Reason::PartitionNodeLimit | Reason::PartitionTimeLimit => {
@@ -560,8 +560,8 @@ fn immediate_exit() -> Option<ExitCode> {
     crate::say::exit_variable("SLURM_EXIT_IMMEDIATE").map(ExitCode::from)
 }
 
-/// How long `--immediate` lets the job wait. One that starts at once or not at all is the controller's affair; the client
-/// waits for another.
+/// Time for which `--immediate` lets the job wait. One that starts at once or not at all is the controller's affair;
+/// the client waits for another.
 fn take_patience(specs: &mut [JobSpec]) -> Option<Duration> {
     let seconds = specs.iter().filter_map(|spec| spec.immediate_s).max();
     let seconds = seconds.filter(|seconds| *seconds > 1)?;

@@ -10,7 +10,7 @@ use nix::sys::socket::{MsgFlags, recv};
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// Room for what is read at first: most commands receive little, and each page that is touched costs them a fault.
+/// Room for the first bytes: most commands receive little, and each page that is touched costs them a fault.
 const ROOM: usize = 2 << 10;
 /// Room where much comes.
 const ROOM_MAX: usize = 64 << 10;
@@ -20,7 +20,7 @@ const ROOM_MAX: usize = 64 << 10;
 pub(crate) struct Incoming {
     bytes: Vec<u8>,
     start: usize,
-    /// How much is read at once.
+    /// Bytes of one read.
     room: usize,
 }
 
@@ -35,7 +35,7 @@ impl Default for Incoming {
 }
 
 impl Incoming {
-    /// Takes what is there. `false` when the peer has closed.
+    /// Takes the available bytes. `false` when the peer has closed.
     pub(crate) fn fill(&mut self, socket: &impl AsRawFd) -> io::Result<bool> {
         if self.start > 0 {
             self.bytes.drain(..self.start);

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// How long commands wait for a controller that restarts.
+/// Time that commands wait for a controller that restarts.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A command line that asks for work.
@@ -86,7 +86,7 @@ fn mark(name: &str) -> (usize, u64) {
     (number / 64 % 4, 1 << (number % 64))
 }
 
-/// The same with an environment for each component, by its number.
+/// As above, with an environment for each component, by its number.
 ///
 /// # Errors
 /// As [`read`].
@@ -151,10 +151,10 @@ fn print(text: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Makes the job, reads the files that options name, and tells the user what has no effect.
+/// Makes the job, reads the files that options name, and reports options without effect.
 ///
 /// # Errors
-/// The exit code, after what is wrong was printed.
+/// The exit code, after the error was printed.
 pub(crate) fn build(line: &mut SubmitLine, prefix: &str) -> Result<BuiltJob, ExitCode> {
     let say = line.say;
     read_node_files(&mut line.chosen).map_err(|e| say.option_error(&e))?;
@@ -295,7 +295,7 @@ pub(crate) fn submit_line(name: &str, args: &[String]) -> String {
 /// Connects to the controller, and refuses `--clusters` that names another.
 ///
 /// # Errors
-/// The exit code, after what is wrong was printed.
+/// The exit code, after the error was printed.
 pub(crate) fn connect(line: &SubmitLine, prefix: &str) -> Result<Client, ExitCode> {
     let say = line.say;
     let client = Client::connect_patiently(PATIENCE).map_err(|e| unreachable(&say, prefix, &e))?;

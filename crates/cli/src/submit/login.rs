@@ -8,7 +8,7 @@ use std::io::Read as _;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a login shell may take.
+/// Time limit of a login shell.
 const PATIENCE: Duration = Duration::from_secs(8);
 
 /// Asks the user's login shell. When it fails or takes too long the user gets a message, and the job gets the few variables
@@ -48,7 +48,7 @@ pub(crate) fn environment(say: &Say) -> Environment {
 }
 
 fn ask(shell: &str, basic: &[(&str, &str)]) -> Result<Environment, String> {
-    // What start-up files print comes before the mark.
+    // The output of start-up files comes before the mark.
     const MARK: &[u8] = b"\0muster-environment\0";
     let script = r"printf '\0muster-environment\0'; exec env -0";
     let mut child = Command::new(shell)

@@ -5,9 +5,10 @@ use muster_model::job::Reason;
 use muster_model::refusal::Refusal;
 use muster_proto::client::{JobFilter, JobsPage, Query, RequestBody};
 
-/// How far the query is. The controller answers the requests of a connection in order, except for waits: the answer to one comes when
-/// the job starts, or at once if the user has too many of them. A refusal that says so may therefore be that of the wait or of the
-/// query; since a query is always answered, it was the wait's if an answer to the query follows.
+/// State of the query. The controller answers the requests of a connection in order, except for waits: the answer to
+/// one comes when the job starts, or at once if the user has too many of them. A refusal that says so may therefore be
+/// that of the wait or of the query; since a query is always answered, it was the wait's if an answer to the query
+/// follows.
 #[derive(Debug, Default, PartialEq)]
 pub(super) enum ReasonQuery {
     /// It has not been sent.

@@ -1,5 +1,5 @@
-//! What `--verbose` has sbatch, srun and salloc say: the options in force, as Slurm lists them; with two of it, what a job
-//! inherits.
+//! Output of sbatch, srun and salloc with `--verbose`: the options in force, as Slurm lists them; with two of it, the
+//! inherited environment of a job.
 
 use super::line::SubmitLine;
 use crate::listing::text;

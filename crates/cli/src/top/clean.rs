@@ -1,6 +1,6 @@
 //! Texts that others wrote, made harmless for a terminal: names of jobs, reasons, what jobs print.
 
-/// What stands for a character that is not shown.
+/// Replacement of a character that is not shown.
 const INSTEAD: char = '\u{fffd}';
 
 /// Whether a terminal, or who reads it, could be misled by a character: it commands, or changes the order of others.

@@ -1,5 +1,5 @@
-//! Asks the controller for what is shown: one thread follows what changes, another asks for the lists when something has, and now
-//! and then if nothing has. Where the changes cannot be followed, the lists are asked for by the clock alone.
+//! Asks the controller for the lists: one thread follows changes, another asks for the lists after one, and now and
+//! then without one. Where the changes cannot be followed, the lists are asked for by the clock alone.
 
 use super::clean;
 use crate::connect::{Client, ConnectError, unexpected};
@@ -19,16 +19,16 @@ use muster_proto::client::{JobFilter, Query, Response};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-/// How long after a change the lists are asked for: others may follow at once.
+/// Time after a change at which the lists are asked for: others may follow at once.
 const PAUSE: Duration = Duration::from_millis(200);
 /// By how much the time between two questions is longer than the answer took.
 const PAUSE_FACTOR: u32 = 20;
-/// How long a controller that is not there is left alone.
+/// Time for which an absent controller is left alone.
 const RETRY: Duration = Duration::from_secs(2);
 /// Rows that are kept of a list: nobody reads on a terminal what comes after them.
 const ROWS_MAX: usize = 20_000;
 
-/// What comes to the page.
+/// Update of the page.
 #[derive(Debug)]
 pub(super) enum Update {
     /// The lists as they are.
@@ -39,7 +39,7 @@ pub(super) enum Update {
     Trouble(String),
 }
 
-/// What is shown in lists.
+/// Data of the lists.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lists {
     /// Name of the cluster.
@@ -112,7 +112,7 @@ fn follow(updates: &Sender<Update>, wake: &Sender<()>) {
         match follow_by(&mut after, updates, wake) {
             Ok(()) => return,
             Err(ConnectError::Refused(_)) => return follow_no_more(updates),
-            // What is wrong is said by who asks for the lists.
+            // The thread that asks for the lists reports the error.
             Err(_) => std::thread::sleep(RETRY),
         }
     }
@@ -259,7 +259,7 @@ fn lists_of(client: &mut Client) -> Result<Lists, ConnectError> {
         }
         lists.jobs.push(job_line(&row, &ctx, uid));
     }
-    // What runs comes first, then what waits, each the newest first.
+    // Running jobs come first, then pending ones, each the newest first.
     lists
         .jobs
         .sort_by_key(|line| (line.is_pending, std::cmp::Reverse(line.id)));

@@ -1,5 +1,4 @@
-//! What is on the terminal: lists, the line that is chosen, what a key has asked for. It knows neither the terminal nor the
-//! controller.
+//! State of the terminal: lists, the chosen line, requests of keys. It knows neither the terminal nor the controller.
 
 use super::clean;
 use super::gather::{JobLine, Lists, NodeLine, Update};
@@ -47,7 +46,7 @@ impl Tab {
     }
 }
 
-/// What is to be done for a key.
+/// Action of a key.
 #[derive(Clone, Debug)]
 pub(super) enum Deed {
     Quit,
@@ -58,7 +57,7 @@ pub(super) enum Deed {
     Release(JobTarget),
 }
 
-/// What came of it.
+/// Result of an action.
 #[derive(Clone, Debug)]
 pub(super) enum PageOutput {
     /// A line.
@@ -218,7 +217,7 @@ impl Page {
         }
     }
 
-    /// What came of a key.
+    /// Shows the result of an action.
     pub(super) fn show(&mut self, shown: PageOutput) {
         match shown {
             PageOutput::Note(text) => self.note = clean::line(&text),
@@ -228,7 +227,7 @@ impl Page {
                 log_of,
             } => {
                 let lines = clean::clean_lines(&text);
-                // What is longer than the terminal is shown from its begin, output from its end.
+                // A longer text than the terminal is shown from its begin, output from its end.
                 let below = match (&self.overlay, &log_of) {
                     (Some(before), Some(_)) if before.log_of == log_of => before.below,
                     (_, Some(_)) => 0,

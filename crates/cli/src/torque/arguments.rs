@@ -100,7 +100,7 @@ fn is_help(word: &str) -> bool {
     ["-?", "-help", "--help"].contains(&word)
 }
 
-/// An option's value: what is beside it, or the next words.
+/// An option's value: the text beside it, or the next words.
 fn value<'a>(
     option: &Opt,
     beside: &str,

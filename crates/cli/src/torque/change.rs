@@ -1,4 +1,5 @@
-//! What qdel, qhold, qrls, qalter and qrerun have in common: a request for each job that is named, and what is said of refusals.
+//! Shared parts of qdel, qhold, qrls, qalter and qrerun: a request for each job that is named, and messages about
+//! refusals.
 
 use super::{refusal_text, text_of};
 use crate::connect::{Client, ConnectError};

@@ -39,7 +39,7 @@ pub(super) fn of_slurm(word: &str) -> String {
 /// The jobs that the words of a command line name, with `-t` after them.
 ///
 /// # Errors
-/// The exit status, after what is wrong was printed.
+/// The exit status, after the error was printed.
 pub(super) fn named(
     name: &str,
     words: &[String],

@@ -60,7 +60,7 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
     run_command(&SPEC, args, run)
 }
 
-/// What is shown.
+/// Data of the listing.
 struct Listing<'a> {
     ctx: &'a Ctx,
     jobs: &'a Jobs,

@@ -113,7 +113,7 @@ static OPTIONS: &[Opt] = &[
     HELP[1],
 ];
 
-/// What begins lines of options in a script.
+/// Beginning of lines of options in a script.
 const DIRECTIVE: &str = "#PBS";
 
 /// Runs qsub.
@@ -156,7 +156,7 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
     Ok(sbatch::main_for(&words, origin))
 }
 
-/// What script and command line ask for, the latter being stronger.
+/// Request of script and command line, the latter being stronger.
 fn request(
     parsed: &TorqueLine,
     program: Option<&TorqueProgram>,
@@ -191,7 +191,7 @@ fn said_for_sbatch(program: &TorqueProgram) -> Vec<&'static str> {
         muster_conf::options::ChosenOptions::new(muster_conf::options::OptionCommand::Sbatch);
     if program.is_command || directives::read(&mut chosen, &program.text(), &program.name).is_err()
     {
-        // sbatch reports what is wrong with them.
+        // sbatch reports their errors.
         return Vec::new();
     }
     let names = ["output", "error", "job-name"];

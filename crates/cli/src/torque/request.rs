@@ -1,5 +1,5 @@
-//! What qsub's options ask for, from command line and script. An option that is given again takes the place of the one before, but
-//! for resources and variables, which add up by name.
+//! Requests of qsub's options, from command line and script. An option that is given again takes the place of the one
+//! before, but for resources and variables, which add up by name.
 
 use super::arguments::TorqueOption;
 use super::jobs;
@@ -106,7 +106,7 @@ impl TorqueRequest {
             "pe" => self.cpus_per_task = Some(parallel(value)?),
             "P" => self.wckey = text(),
             "q" => self.queue = text().map(|name| queue(&name)),
-            // As Slurm's, which leaves out what is neither.
+            // As Slurm's, which leaves out other values.
             "r" => match value {
                 "y" => self.rerun = Some(true),
                 "n" => self.rerun = Some(false),
@@ -148,7 +148,7 @@ impl TorqueRequest {
         Ok(())
     }
 
-    /// What `--export` says; nothing where sbatch's default will do.
+    /// Value of `--export`; nothing where sbatch's default will do.
     pub(super) fn export(&self) -> Option<String> {
         let named = self.variables.join(",");
         match (self.all_variables, named.is_empty()) {

@@ -1,11 +1,11 @@
-//! What a job of qsub runs: the script as it is, under the shell that it names, with a line before it that has `PBS_NODEFILE` name a
-//! file; or a command.
+//! Program of a job of qsub: the script as it is, under the shell that it names, with a line before it that has
+//! `PBS_NODEFILE` name a file; or a command.
 
 use crate::submit::line;
 use muster_model::limits::SCRIPT_BYTES_MAX;
 use std::io::Read as _;
 
-/// What is run.
+/// Program of the job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct TorqueProgram {
     /// The script; empty for a command.

@@ -247,7 +247,7 @@ fn resources(request: &TorqueRequest) -> Result<Vec<String>, String> {
     Ok(all)
 }
 
-/// What the job has beyond options.
+/// Additions to the job beyond options.
 pub(super) fn origin(
     request: &TorqueRequest,
     program: TorqueProgram,
@@ -310,7 +310,7 @@ mod tests {
         all.map(|word| shown(word)).collect::<Vec<_>>().join(" ")
     }
 
-    /// What Slurm 22.05's qsub calls, but for the order of options, tasks of each node, and the path of the job's output.
+    /// Calls by Slurm 22.05's qsub, but for the order of options, tasks of each node, and the path of the job's output.
     #[test]
     fn command_lines_of_sbatch() {
         for (text, want) in [

@@ -7,8 +7,8 @@ pub fn fits(pattern: &str, text: &str) -> bool {
         .any(|one| glob(&Vec::from_iter(one.chars()), &Vec::from_iter(text.chars())))
 }
 
-/// Takes time by the product of both lengths at most: only what follows the last `*` is tried at further places, since what was
-/// found for earlier ones stays found.
+/// Takes time by the product of both lengths at most: only the part after the last `*` is tried at further places,
+/// since the places of earlier parts stay valid.
 fn glob(pattern: &[char], text: &[char]) -> bool {
     let (mut of_pattern, mut of_text) = (0, 0);
     // Behind the last star, and where in the text it is to end.
@@ -33,7 +33,7 @@ fn glob(pattern: &[char], text: &[char]) -> bool {
     rest.iter().all(|c| *c == '*')
 }
 
-/// How much of the pattern, which begins with no star, takes this character; none if it is another one.
+/// Length of the beginning of the pattern, which is no star, that matches this character; none if it does not match.
 fn take_one(pattern: &[char], c: char) -> Option<usize> {
     match pattern {
         [] => None,
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What a pattern means, as it is defined: takes time without end.
+    /// Whether a pattern matches, by the definition: takes unbounded time.
     fn means(pattern: &[char], text: &[char]) -> bool {
         match pattern {
             [] => text.is_empty(),

@@ -2,7 +2,7 @@
 
 use super::{CountedPer, Mapping, Target};
 
-/// What requests come to.
+/// Slurm's equivalent of requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resources {
     /// `h_rt`, seconds.

@@ -7,8 +7,8 @@ use muster_model::spec::ResourceAsk;
 use muster_model::task_range::TaskRange;
 
 impl AllocationRule {
-    /// Of several numbers of slots the least that hosts can have by this rule, and all of them if there are more. `None` if
-    /// there is none.
+    /// From several numbers of slots, the least that hosts can have by this rule, and all of them if there are more.
+    /// `None` if there is none.
     pub fn tasks_of(self, slots: &IndexSet) -> Option<(u32, Option<TaskRange>)> {
         let each = match self {
             AllocationRule::Fixed(each) => Some(each.max(1)),
@@ -58,7 +58,7 @@ impl AllocationRule {
 /// The distribution of tasks to hosts in turn.
 const CYCLIC: &str = "cyclic";
 
-/// Least and most slots where a verifier sets one of them or both, and what they were before.
+/// Least and most slots where a verifier sets one of them or both, given the former ones.
 ///
 /// # Errors
 /// A text is no number, or the most is less than the least.

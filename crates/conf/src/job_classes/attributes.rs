@@ -1,6 +1,6 @@
 //! Attributes of job classes: Grid Engine's, and those of Slurm that these do not cover.
 
-/// What values an attribute has.
+/// Values that an attribute can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A text.
@@ -24,12 +24,12 @@ pub struct Attribute {
     pub name: &'static str,
     /// Its values.
     pub kind: Kind,
-    /// What it is, with the option of sbatch.
+    /// Its meaning, with the option of sbatch.
     pub meaning: &'static str,
 }
 
 impl Attribute {
-    /// How its line goes on.
+    /// Form of its line after the name.
     pub fn form(&self) -> String {
         match self.kind {
             Kind::Text => "[{~}|{-}|{+}]TEXT".to_owned(),

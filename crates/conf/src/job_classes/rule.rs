@@ -1,15 +1,15 @@
-//! What a class says of an attribute: a value or none, and what users may do about it.
+//! A class's rule for an attribute: a value or none, and the rights of users to change it.
 
 use super::attributes::{Attribute, Kind};
 
-/// What stands for no value.
+/// The word for no value.
 const UNSPECIFIED: &str = "UNSPECIFIED";
-/// What an attribute is of which nothing is said.
+/// The rule of an attribute that a class does not mention.
 pub const FREE: &str = "{+}UNSPECIFIED";
 /// Elements of a list.
 const ELEMENTS_MAX: usize = 100;
 
-/// What users may do about a value.
+/// Rights of users to change a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     /// Put another in its place: `{~}`, `{+}`.
@@ -50,7 +50,7 @@ impl Access {
 /// An element of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Element {
-    /// What users may do about it.
+    /// Rights of users to change it.
     pub access: Access,
     /// Its name.
     pub key: String,
@@ -68,7 +68,7 @@ impl Element {
     }
 }
 
-/// What is said of an attribute.
+/// A rule for an attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AttributeRule {
     /// No value.
@@ -79,7 +79,7 @@ pub enum AttributeRule {
     List {
         /// Whether users may add elements.
         add: bool,
-        /// What users may do about the list, and about elements that do not say it themselves.
+        /// Rights of users to change the list, and elements without rights of their own.
         access: Access,
         /// The elements.
         elements: Vec<Element>,
@@ -107,7 +107,7 @@ impl AttributeRule {
             format!("'{{{mark}}}' is not a valid access: it is {{~}}, {{-}} or {{+}}")
         })?;
         if rest.eq_ignore_ascii_case(UNSPECIFIED) {
-            // Of a list without elements, adding is all that can be done.
+            // A list without elements can only be added to.
             let access = if add {
                 Access {
                     change: true,
@@ -220,10 +220,10 @@ fn mark(text: &str) -> Result<(&str, &str), String> {
     }
 }
 
-/// What a class says of an attribute, in each variant.
+/// A class's rules for an attribute, in each variant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Values {
-    /// What it says without the name of a variant.
+    /// The rule without the name of a variant.
     pub usual: Option<AttributeRule>,
     /// `[VARIANT=VALUE]`.
     pub of_variants: Vec<(String, AttributeRule)>,
@@ -251,7 +251,7 @@ impl Values {
                 return Err(format!("variant '{variant:.80}' has two values"));
             }
             of_variants.push((variant, AttributeRule::parse(attribute, value.trim())?));
-            // What is left is one list.
+            // The rest is one list.
             rest = after.trim_start().trim_start_matches(',');
         }
         usual.push_str(rest);
@@ -263,7 +263,7 @@ impl Values {
         Ok(Values { usual, of_variants })
     }
 
-    /// What is said of a variant.
+    /// The rule for a variant.
     pub fn of(&self, variant: &str) -> Option<&AttributeRule> {
         let own = self.of_variants.iter().find(|(name, _)| name == variant);
         own.map(|(_, rule)| rule).or(self.usual.as_ref())

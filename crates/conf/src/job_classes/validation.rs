@@ -15,7 +15,7 @@ pub fn slots(text: &str) -> Option<(u32, u32)> {
 }
 
 impl JobClasses {
-    /// What is wrong with values, in the order of the file. `gres` are the resources of `GresTypes`.
+    /// Findings about wrong values, in the order of the file. `gres` are the resources of `GresTypes`.
     pub fn check(&self, mapping: &Mapping, gres: &[String]) -> Vec<Diagnostic> {
         let mut findings = Vec::new();
         for class in &self.classes {

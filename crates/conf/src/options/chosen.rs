@@ -7,7 +7,7 @@ use super::{OptionError, find};
 /// Where a value came from; later ones are stronger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
-    /// What a filter of the site's or the user's takes where nobody says anything.
+    /// A filter's default, of the site or the user, where no other source sets the option.
     Default,
     /// An `#SBATCH` line.
     Directive,
@@ -33,9 +33,9 @@ pub struct OptionValue {
 pub struct ChosenOptions {
     /// The command.
     pub command: OptionCommand,
-    /// What was given, weaker ones removed, in order of arrival.
+    /// Given options, weaker ones removed, in order of arrival.
     given: Vec<OptionValue>,
-    /// How often `--verbose` was given.
+    /// Number of times that `--verbose` was given.
     pub verbose: u32,
     /// Options of the site's own that the command has beside those of the table.
     pub site: &'static [OptionRow],
@@ -111,7 +111,7 @@ impl ChosenOptions {
         self.given.retain(|g| g.row.long != long);
     }
 
-    /// Of several options that exclude each other, the one that counts: the strongest source wins, then the last.
+    /// Among several options that exclude each other, the effective one: the strongest source wins, then the last.
     pub fn strongest(&self, longs: &[&'static str]) -> Option<&OptionValue> {
         self.given
             .iter()
@@ -177,7 +177,7 @@ impl OptionValue {
                     "none" | "no" | "q" | "quiet"
                 )
             }
-            // How tasks are bound; the rest is about messages or asks for no binding.
+            // Kinds of binding; the rest is about messages or asks for no binding.
             "cpu-bind" => value.split(',').all(|word| {
                 let word = word.to_ascii_lowercase();
                 matches!(

@@ -40,7 +40,7 @@ fn plane_size(chosen: &mut ChosenOptions, lookup: impl Fn(&str) -> Option<String
     }
 }
 
-/// How often a variable gives its option at most.
+/// Most times that a variable gives its option.
 const TIMES_MAX: usize = 10;
 
 /// A number as the value of `SBATCH_DEBUG` and its relatives is how often `--verbose` is given.

@@ -8,7 +8,7 @@ use muster_model::time::TimeLimit;
 use std::path::Path;
 use std::rc::Rc;
 
-/// How a filter's line is shown to the user.
+/// Level at which a filter's line is shown to the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilterLevel {
     /// As an error.
@@ -17,7 +17,7 @@ pub enum FilterLevel {
     Info,
     /// With `-v`.
     Verbose,
-    /// With so many `-v`.
+    /// With at least this number of `-v`.
     Debug(u32),
 }
 
@@ -27,11 +27,11 @@ pub type FilterLog = Rc<dyn Fn(FilterLevel, &str)>;
 /// The options of one component of a job, and its script or program with arguments.
 #[derive(Clone, Debug)]
 pub struct FilterOptions {
-    /// What was given.
+    /// Given options.
     pub chosen: ChosenOptions,
     /// Script or program, and its arguments.
     pub words: Vec<String>,
-    /// How strong what a filter sets is: as a default, or as the command line.
+    /// Source of options that a filter sets: as a default, or as the command line.
     pub source: Source,
 }
 
@@ -64,12 +64,12 @@ pub trait CliFilter {
 /// Makes a filter of a script, for a cluster of that name.
 pub type FilterLoader = fn(&Path, &str, FilterLog) -> Result<Box<dyn CliFilter>, String>;
 
-/// What options without a value are as texts, if they were given.
+/// Text of given options without a value.
 const SET: &str = "set";
-/// What those are that were not, and numbers.
+/// Text of options that were not given, and of numbers.
 const UNSET: &str = "unset";
 
-/// What options of other commands are.
+/// Text of options of other commands.
 const OF_ANOTHER: &str = "invalid-context";
 
 /// Options with a number or a time, which are `unset` in place of nothing.
@@ -181,7 +181,7 @@ impl FilterOptions {
     }
 }
 
-/// A limit as Slurm prints it; what is none, as it is.
+/// A limit as Slurm prints it; any other text unchanged.
 fn time(text: &str) -> String {
     match super::job::read_limit(text) {
         Ok(TimeLimit::Minutes(minutes)) => {

@@ -3,7 +3,7 @@
 
 use super::row::{Arg, OptionRow};
 
-/// What the parser must know of an option.
+/// The parser's view of an option.
 pub trait Spec {
     /// Long name, without dashes.
     fn long(&self) -> &'static str;
@@ -59,7 +59,7 @@ pub enum OperandOrder {
 pub struct Parsed<'t, T> {
     /// Options with their values, in order.
     pub options: Vec<(&'t T, Option<String>)>,
-    /// What is left.
+    /// The remaining words.
     pub words: Vec<String>,
 }
 

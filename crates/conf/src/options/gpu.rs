@@ -1,4 +1,4 @@
-//! Rows: GPUs and what is counted by them.
+//! Rows: GPUs and resources counted by them.
 
 use super::row::{Group, OptionRow, opt};
 

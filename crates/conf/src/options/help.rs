@@ -16,7 +16,7 @@ const GROUPS: &[(Group, &str)] = &[
     (Group::Other, "Other options:"),
 ];
 
-/// What `--help` prints; `site` are options of the site's own.
+/// Text of `--help`; `site` are options of the site's own.
 pub fn help(command: OptionCommand, site: &[OptionRow]) -> String {
     let mut text = format!("Usage: {}\n", synopsis(command));
     for (group, title) in GROUPS {
@@ -95,7 +95,7 @@ fn long_form(row: &OptionRow) -> String {
     }
 }
 
-/// What `--usage` prints.
+/// Text of `--usage`.
 pub fn usage(command: OptionCommand) -> String {
     let name = command.name();
     let head = format!("Usage: {name}");

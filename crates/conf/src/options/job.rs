@@ -41,7 +41,7 @@ impl From<Refusal> for BuildError {
     }
 }
 
-/// What the outside world tells the pure part.
+/// Outside values for the pure part.
 pub struct SubmitEnvironment<'a> {
     /// Now. Hardly anything needs it, and what leads there would be some per cent of what sbatch does.
     pub now: fn() -> Timestamp,
@@ -218,7 +218,7 @@ pub fn time_limit(
         return Ok(None);
     };
     match read_limit(text) {
-        // Of the least that would do, zero says nothing; of the limit, that there is to be none.
+        // Zero means nothing for the least time, and no limit for the limit.
         Ok(TimeLimit::Minutes(0)) if long == "time-min" => Ok(None),
         Ok(TimeLimit::Minutes(0)) => Ok(Some(TimeLimit::Unlimited)),
         Ok(limit) => Ok(Some(limit)),

@@ -69,7 +69,7 @@ const OPTIONS: [(char, PbsOption); 23] = [
 /// Options with a value for which nothing is missed.
 const WITHOUT_NEED: [char; 2] = ['j', 'k'];
 
-/// What the lines of a script come to.
+/// Options of sbatch from the lines of a script.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PbsLines {
     /// Words of a command line of sbatch.
@@ -78,7 +78,7 @@ pub struct PbsLines {
     pub warnings: Vec<String>,
 }
 
-/// What all words of `#PBS` lines mean.
+/// Options of sbatch for all words of `#PBS` lines.
 ///
 /// # Errors
 /// An option that is not known, lacks its value or has a wrong one; a word that is no option.

@@ -75,7 +75,7 @@ pub enum Arg {
 /// Where `--help` lists an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
-    /// How the job or step runs.
+    /// Execution of the job or step.
     Run,
     /// Which nodes will do.
     Constraint,
@@ -93,16 +93,16 @@ pub enum Group {
     Other,
 }
 
-/// What an option does here.
+/// Effect of an option here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionStatus {
-    /// What Slurm's manual says.
+    /// The effect in Slurm's manual.
     Works,
-    /// A part of it; the text says which, or what is missing.
+    /// A part of it, or with a gap, as the text says.
     Partly(&'static str),
     /// It is accepted and has no effect that could make a job's result wrong.
     StoredOnly {
-        /// What does not happen.
+        /// The missing effect.
         why: &'static str,
         /// The user gets a warning.
         warn: bool,
@@ -120,7 +120,7 @@ pub struct OptionRow {
     pub short: Option<char>,
     /// Whether it takes a value.
     pub arg: Arg,
-    /// What `--help` calls the value; empty when there is none.
+    /// Name of the value in `--help`; empty when there is none.
     pub placeholder: &'static str,
     /// Commands that know it.
     pub commands: Commands,
@@ -130,9 +130,9 @@ pub struct OptionRow {
     pub env: [&'static [&'static str]; 3],
     /// Where `--help` lists it.
     pub group: Group,
-    /// One line on what it does.
+    /// One line on its effect.
     pub help: &'static str,
-    /// What it does here.
+    /// Its effect here.
     pub status: OptionStatus,
     /// Another name of the option with this long name.
     pub same_as: Option<&'static str>,

@@ -8,7 +8,7 @@ use super::row::OptionStatus;
 use amounts::{memory, time_limit};
 use chunks::{NodeChunks, nodes, select};
 
-/// How amounts without a unit are read.
+/// Units of amounts without one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AmountUnits {
     /// Seconds and bytes, as on Torque's command line.
@@ -26,16 +26,16 @@ pub struct SbatchOption {
     pub value: Option<String>,
 }
 
-/// Whose options are made of requests.
+/// Command whose options are made of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResourceReader {
-    /// Those of Torque's qsub, which refuses what it does not know, and has as many tasks on each node as `ppn` says.
+    /// Options of Torque's qsub, which refuses unknown requests, and has `ppn` tasks on each node.
     Qsub,
-    /// Those of sbatch, which passes over what it does not know, and lays tasks out as it likes.
+    /// Options of sbatch, which ignores unknown requests, and lays tasks out freely.
     Sbatch,
 }
 
-/// What is requested, by name. A later request of a name takes the place of an earlier one.
+/// Requested resources, by name. A later request of a name takes the place of an earlier one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TorqueResources(Vec<TorqueResource>);
 
@@ -46,7 +46,7 @@ struct TorqueResource {
     units: AmountUnits,
 }
 
-/// What a list comes to.
+/// Options of sbatch for a list of requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SbatchResources {
     /// Options of sbatch.
@@ -55,19 +55,19 @@ pub struct SbatchResources {
     pub without_effect: Vec<(String, &'static str)>,
 }
 
-/// What a name means.
+/// Meaning of a name.
 enum ResourceKind {
     Nodes,
     Select,
     /// The job's limit.
     TimeLimit,
-    /// The same where there is no `walltime`.
+    /// The job's limit where there is no `walltime`.
     CpuTime,
     /// Memory of each node.
     NodeMemory,
     /// Memory of each process.
     TaskMemory,
-    /// The same in megabytes, if nothing else is said.
+    /// Memory of each process, in megabytes without a unit.
     Megabytes,
     /// Space for files of the job.
     Disk,
@@ -388,7 +388,7 @@ mod tests {
         Ok(all.translated(reader)?.words().join(" "))
     }
 
-    /// What Slurm 22.05 makes of the same lists, but for tasks of each node.
+    /// Options in Slurm 22.05 for the lists, but for tasks of each node.
     #[test]
     fn lists_mean_options_of_sbatch() {
         for (list, want) in [

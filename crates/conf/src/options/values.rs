@@ -1,5 +1,5 @@
 //! Values of options: counts, node ranges, arrays, dependencies, signals, devices. Each function reads one form and
-//! says what is wrong in Slurm's words.
+//! reports errors in Slurm's words.
 
 pub mod time;
 
@@ -128,7 +128,7 @@ pub fn indices(list: &str) -> Option<IndexSet> {
 /// `--dependency`.
 ///
 /// # Errors
-/// [`RefusalCode::InvalidDependency`] with what is wrong.
+/// [`RefusalCode::InvalidDependency`] with a reason.
 pub fn dependency(text: &str) -> Result<Dependency, Refusal> {
     let refuse = |why: String| Refusal::new(RefusalCode::InvalidDependency, why);
     let any = text.contains('?');

@@ -1,5 +1,5 @@
 //! topology.yaml: several networks in one file, each a tree, blocks or flat, of which partitions name one. The file is
-//! read into the same lines that topology.conf has; what they mean is worked out there.
+//! read into the lines of topology.conf, which are interpreted there.
 
 use super::{Network, SwitchLine};
 use crate::diagnostic::{Findings, Origin};
@@ -40,7 +40,7 @@ impl YamlValue {
     }
 }
 
-/// Reads the networks; what is not understood is found and left out.
+/// Reads the networks; malformed entries are reported and left out.
 pub(super) fn read(path: &Path, text: &str, findings: &mut Findings) -> Vec<YamlNetwork> {
     let file: Arc<str> = path.to_string_lossy().into();
     let whole = Origin {
@@ -278,7 +278,7 @@ fn hosts(part: &YamlValue, key: &str, findings: &mut Findings) -> Vec<String> {
     })
 }
 
-/// What is open while events come: a list, or a map with a key that waits for its value.
+/// An open item while events come: a list, or a map with a key that waits for its value.
 enum Open {
     List(Vec<YamlValue>, Origin),
     Map(
@@ -288,7 +288,7 @@ enum Open {
     ),
 }
 
-/// The first document of the text; what is wrong with it, and where.
+/// The first document of the text, or a syntax error and its place.
 fn parse(text: &str, file: &Arc<str>) -> Result<Option<YamlValue>, (Origin, String)> {
     let mut open: Vec<Open> = Vec::new();
     for event in Parser::new_from_str(text) {

@@ -1,5 +1,5 @@
-//! What events mean for triggers: changes of nodes are recorded until they are compared with triggers, and times at which
-//! triggers fire follow jobs and nodes. An event without a trigger that it concerns costs a look at one node.
+//! Effects of events on triggers: changes of nodes are recorded until they are compared with triggers, and times at
+//! which triggers fire follow jobs and nodes. An event without a trigger that it concerns costs a look at one node.
 
 use crate::event::{Event, NodeChange, TriggerChange};
 use crate::state::State;
@@ -15,7 +15,7 @@ pub(super) struct NodeBefore {
     condition: TriggerCondition,
 }
 
-/// What triggers look at.
+/// State of a node that triggers look at.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct TriggerCondition {
     down: bool,
@@ -36,7 +36,7 @@ impl TriggerCondition {
         }
     }
 
-    /// What has happened since.
+    /// Events since this state.
     fn events_until(self, now: TriggerCondition) -> TriggerEvents {
         let happened = [
             (!self.down && now.down, TriggerEvents::DOWN),

@@ -200,7 +200,7 @@ fn free_places(state: &State) -> Vec<NodeIdx> {
     free.into_iter().rev().collect()
 }
 
-/// Whether a node can be on such a host; what is wrong with it, if not.
+/// Checks whether a node can be on such a host.
 pub(super) fn check_host(host: &NodeHost) -> Result<(), String> {
     for (key, text) in [("NodeHostname", &host.hostname), ("NodeAddr", &host.addr)] {
         let odd =

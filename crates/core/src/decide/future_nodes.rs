@@ -34,7 +34,7 @@ pub(super) fn check_idle(draft: &Draft<'_>, nodes: &[NodeIdx]) -> Result<(), Ref
     Ok(())
 }
 
-/// What only a node that is there can do is refused for others.
+/// Refuses a change of FUTURE nodes that only existing nodes can carry out.
 pub(super) fn refuse_what_needs_a_node(
     draft: &Draft<'_>,
     nodes: &[NodeIdx],

@@ -14,7 +14,8 @@ use std::collections::BTreeSet;
 /// Makes the changes that are due.
 pub(super) fn tick(draft: &mut Draft<'_>, accounted: bool) {
     accruals(draft);
-    // Compares what was recorded before this tick, and forgets it: what the tick does to nodes is recorded for the next time.
+    // Compares the recorded events before this tick, and forgets them: the tick's own changes of nodes are recorded for
+    // the next time.
     super::triggers::tick(draft);
     silent_nodes(draft);
     time_limits(draft);

@@ -72,7 +72,7 @@ fn set(
     Ok(Some(done(1)))
 }
 
-/// Whose program it is: a controller that is not root runs root's as SlurmUser.
+/// Owner of the program: a controller that is not root runs root's as SlurmUser.
 fn owner(draft: &Draft<'_>, identity: &Identity) -> u32 {
     let config = draft.state.config.as_ref();
     let slurm_user = config.and_then(|config| config.admin_uids.first());
@@ -177,7 +177,7 @@ fn check_room(draft: &Draft<'_>, identity: &Identity, trigger: &Trigger) -> Resu
     Ok(())
 }
 
-/// Removes triggers. Those of jobs that the user does not see are not there.
+/// Removes triggers. Triggers of jobs hidden from the user count as absent.
 fn clear(
     draft: &mut Draft<'_>,
     identity: &Identity,
@@ -235,7 +235,7 @@ fn change(draft: &mut Draft<'_>, change: TriggerChange) {
     draft.emit(Event::TriggersChanged { change, at });
 }
 
-/// What the controller reports.
+/// Handles a report of the controller.
 pub(super) fn report(draft: &mut Draft<'_>, report: TriggerReport) {
     let triggers = &draft.state.triggers;
     match report {
@@ -272,7 +272,7 @@ fn due_after(trigger: &Trigger, at: Timestamp) -> Timestamp {
     after(at, trigger.offset_s.max(0))
 }
 
-/// Does what is due.
+/// Fires and compares triggers that are due.
 pub(super) fn tick(draft: &mut Draft<'_>) {
     let (state, now) = (draft.state, draft.now);
     let triggers = &state.triggers;
@@ -295,7 +295,7 @@ pub(super) fn tick(draft: &mut Draft<'_>) {
     }
 }
 
-/// Compares what was recorded with triggers.
+/// Compares the recorded events with triggers.
 fn compare(draft: &mut Draft<'_>) {
     let state = draft.state;
     let (triggers, recorded) = (&state.triggers, state.triggers.recorded());

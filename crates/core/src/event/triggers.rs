@@ -4,7 +4,7 @@ use minicbor::{Decode, Encode};
 use muster_model::time::Timestamp;
 use muster_model::trigger::{Trigger, TriggerEvents, TriggerRunId};
 
-/// One change of triggers, or of what is recorded for them.
+/// One change of triggers, or of the events recorded for them.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub enum TriggerChange {
     /// A trigger was made.
@@ -35,7 +35,7 @@ pub enum TriggerChange {
     /// Something happened to the controller, to accounting or to its database, for which there are triggers.
     #[n(5)]
     Happened(#[n(0)] TriggerEvents),
-    /// What was recorded has been compared with triggers.
+    /// The recorded events have been compared with triggers.
     #[n(6)]
     Checked,
 }

@@ -1,8 +1,8 @@
-//! Whether jobs are within the limits of associations and QOS (`AccountingStorageEnforce=limits`): how many may run or be
-//! submitted, what they may have at once, and how much they may use in the course of time. The use of each is kept as jobs
-//! change, so that a check costs as much as the tree of accounts is deep. Whether a job is within its limits is in `verdict`,
-//! which waiting jobs gain age in `accrual`, under which names use is kept in `user_names`; how limits are written is in
-//! [`muster_model::account_limits`].
+//! Whether jobs are within the limits of associations and QOS (`AccountingStorageEnforce=limits`): the number that may
+//! run or be submitted, their resources at once, and their use in the course of time. The use of each is kept as jobs
+//! change, so that a check costs as much as the tree of accounts is deep. Whether a job is within its limits is in
+//! `verdict`, the gain of age by waiting jobs in `accrual`, the names under which use is kept in `user_names`, the text
+//! form of limits in [`muster_model::account_limits`].
 
 mod accrual;
 mod amounts;

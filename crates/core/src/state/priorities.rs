@@ -331,7 +331,7 @@ mod tests {
         assert_eq!(looked.count(), PARTITIONS);
     }
 
-    /// The same for what is listed by partition.
+    /// As above, for values listed by partition.
     #[test]
     fn factors_in_each_partition_are_those_of_the_job() {
         let mut state = state(false);
@@ -377,7 +377,7 @@ mod tests {
         }
     }
 
-    /// Where priorities do not go down they were worked out anew for all that wait, whenever what they are made of changed.
+    /// Where priorities do not go down they were computed again for all waiting jobs at each change of a factor.
     #[test]
     fn priorities_that_do_not_go_down_are_kept_in_one_pass() {
         let mut state = state(true);

@@ -1,5 +1,5 @@
-//! Triggers, what was recorded for them, and programs of triggers that fired. All indexes are kept by each change, so that
-//! an event costs what it changes, however many triggers there are.
+//! Triggers, the events recorded for them, and programs of triggers that fired. All indexes are kept by each change, so
+//! that an event costs as much as it changes, however many triggers there are.
 
 use crate::state::State;
 use minicbor::{Decode, Encode};
@@ -18,7 +18,7 @@ pub struct Triggers {
     index: TriggerIndex,
 }
 
-/// What is durable.
+/// The durable part.
 #[derive(Clone, Debug, Default, Encode, Decode)]
 pub(crate) struct StoredTriggers {
     /// The number that the next trigger gets, less one.
@@ -32,7 +32,7 @@ pub(crate) struct StoredTriggers {
     recorded: PendingTriggerEvents,
 }
 
-/// What has happened and was not compared with triggers yet.
+/// Events that were not compared with triggers yet.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
 pub struct PendingTriggerEvents {
     /// When the first of it happened.
@@ -44,7 +44,7 @@ pub struct PendingTriggerEvents {
     /// To nodes of which jobs that have triggers.
     #[n(2)]
     pub jobs: BTreeSet<(JobId, TriggerEvents)>,
-    /// What is about no node.
+    /// Events that are about no node.
     #[n(3)]
     pub others: TriggerEvents,
 }
@@ -98,7 +98,7 @@ struct IdleWatch {
     /// Particular nodes.
     names: Option<HashSet<String>>,
     offset_s: u64,
-    /// Those of its nodes that are idle, by since when.
+    /// Its nodes that are idle, by the beginning of that time.
     idle: BTreeSet<IdleNode>,
     since: BTreeMap<NodeIdx, Timestamp>,
     /// Not again before this time.
@@ -166,7 +166,7 @@ impl Triggers {
         &self.stored
     }
 
-    /// What was recorded since the last comparison.
+    /// Events recorded since the last comparison.
     pub fn recorded(&self) -> &PendingTriggerEvents {
         &self.stored.recorded
     }
@@ -298,7 +298,7 @@ impl Triggers {
         watches.filter(|(id, _)| !self.has_run(**id))
     }
 
-    /// When what was recorded is compared with triggers.
+    /// Time at which recorded events are compared with triggers.
     pub(crate) fn check_due(&self) -> Option<Timestamp> {
         let recorded = &self.stored.recorded;
         let is_wanted = !self.stored.all.is_empty() && !recorded.is_empty();
@@ -485,7 +485,7 @@ impl Triggers {
         recorded
     }
 
-    /// What was recorded in an earlier period, when there was no trigger, is none for later ones.
+    /// Forgets events recorded in an earlier period, when there was no trigger: they are none for later ones.
     fn forget_old(&mut self, at: Timestamp) {
         let recorded = &mut self.stored.recorded;
         if self.stored.all.is_empty() && end_of_period(recorded.since) <= at {
@@ -493,7 +493,7 @@ impl Triggers {
         }
     }
 
-    /// What was recorded was compared with triggers.
+    /// Forgets the recorded events, which were compared with triggers.
     pub(crate) fn checked(&mut self) {
         self.stored.recorded = PendingTriggerEvents::default();
     }

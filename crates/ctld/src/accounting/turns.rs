@@ -381,7 +381,7 @@ mod tests {
         assert_eq!(interrupted(&counts), [1, 0]);
     }
 
-    /// What takes longer than others have to wait was ended each time that it was asked.
+    /// A query that takes longer than others have to wait was ended each time that it was asked.
     #[test]
     fn a_question_that_was_ended_may_take_longer_the_next_time() {
         let (mut turns, counts) = turns();

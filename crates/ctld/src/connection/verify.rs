@@ -430,7 +430,7 @@ impl Verification<'_> {
         Ok(())
     }
 
-    /// One change goes to all that it names.
+    /// Refuses different changes of one job's tasks.
     fn refuse_different_changes(&self, target: &JobTarget) -> Refusal {
         let detail = format!(
             "{} makes different changes of the tasks of job {}: change those alone that differ",

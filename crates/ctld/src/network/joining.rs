@@ -26,7 +26,7 @@ use tokio::net::TcpStream;
 
 /// Attempts without a token that an address has in a time.
 const TRIES_MAX: u32 = 10;
-/// Those of a network of IPv6 (64 bits), in which there may be one host with all addresses or a cluster.
+/// Attempts from one IPv6 /64, in which there may be one host with all addresses or a cluster.
 const TRIES_OF_NETWORK_MAX: u32 = 1000;
 /// That time.
 const TRIES_TIME: Duration = Duration::from_secs(60);
@@ -61,7 +61,8 @@ struct HostTries {
     count: u32,
 }
 
-/// Attempts by host. Notes cost the same however many hosts are known: what is over is forgotten in the order in which it began.
+/// Attempts by host. Notes cost the same however many hosts are known: ended ones are forgotten in the order in which
+/// they began.
 #[derive(Debug)]
 struct Tries<K> {
     of_hosts: HashMap<K, HostTries>,
@@ -149,7 +150,7 @@ enum JoinStage {
 struct JoinAttempt<'a> {
     tries: &'a RefCell<FailedTries>,
     from: IpAddr,
-    /// What it shows, which may be what somebody else has sent before.
+    /// Its offer, which may repeat one of another client.
     shown: Option<JoinOffer>,
     stage: JoinStage,
 }
@@ -221,10 +222,10 @@ impl Network {
         pinned.map_err(refused)
     }
 
-    /// What comes of a node that joins once it has shown that it has a token, and the channel to it.
+    /// Serves a node that joins once it has shown that it has a token, and the channel to it.
     ///
     /// # Errors
-    /// It has not.
+    /// It has no token.
     async fn attempt(
         self: &Rc<Network>,
         tcp: &mut TcpStream,
@@ -250,14 +251,14 @@ impl Network {
         };
         let sent = tcp.write_all(&admitted.answer).await;
         sent.map_err(|e| e.to_string())?;
-        // Who repeats what somebody has said before comes no further.
+        // A client that repeats recorded bytes comes no further.
         let channel = confirmed(tcp, admitted.channel).await?;
         attempt.stage = JoinStage::Confirmed;
         let pinned = self.pin(admitted.offer, admitted.hello, from).await;
         Ok((channel, pinned))
     }
 
-    /// What the other side says, if it has a token of this controller's.
+    /// Offer of the other side, if it has a token of this controller's.
     async fn offered(
         self: &Rc<Network>,
         opening: &Opening,
@@ -268,7 +269,7 @@ impl Network {
         let secret = self
             .ask(from, move |_| trust.secret_of_offer(&asked))
             .await?;
-        // Who has the token knows the secret that follows from it.
+        // The bearer of the token knows the secret that follows from it.
         let accepted = Responder::accept(opening, &secret).ok();
         let is_allowed = rights::may_by_token(AccessRequest::JoinNode, accepted.is_some());
         let accepted = accepted.filter(|_| is_allowed);
@@ -395,7 +396,8 @@ mod tests {
         assert_eq!(tries.count(hosts, over(hosts)), 1);
     }
 
-    /// Who replays an offer that was overheard says nothing further: the server ends the connection, and the attempt with it.
+    /// A client that replays a recorded offer says nothing further: the server ends the connection, and the attempt
+    /// with it.
     #[tokio::test]
     async fn an_attempt_that_the_server_ends_has_a_line_and_counts() {
         let lines = crate::audit::observe();

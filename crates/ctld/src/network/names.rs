@@ -16,11 +16,11 @@ pub(super) const LOOKUPS_MAX: usize = 8;
 const WAITING_MAX: usize = 1024;
 const OF_ADDRESS_MAX: usize = 64;
 const OF_USER_MAX: usize = 2;
-/// How long a look-up of a user's host is waited for.
+/// Time limit for a look-up of a user's host.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long a name serves (`getnameinfo_cache_timeout` of `CommunicationParameters`).
+/// Lifetime of a name (`getnameinfo_cache_timeout` of `CommunicationParameters`).
 const KEEP: Duration = Duration::from_secs(60);
-/// How long one that was right serves while it is looked up again.
+/// Time for which a confirmed name is used while it is looked up again.
 const KEEP_STALE: Duration = Duration::from_secs(3600);
 /// Addresses of which names are kept, and names of each.
 const KNOWN_MAX: usize = 4096;

@@ -183,7 +183,8 @@ mod tests {
         })
     }
 
-    /// Each change of a running job, also to what it was, had all mails of it made again and all times of all jobs gone through.
+    /// Each change of a running job, also to an equal value, had all mails of it made again and all times of all jobs
+    /// gone through.
     #[test]
     fn changes_that_move_no_time_set_none() {
         let (mails, state) = (LimitMails::default(), State::default());

@@ -157,7 +157,7 @@ fn append(path: &Path, line: &str) {
 mod tests {
     use super::*;
 
-    /// What one user's jobs left waiting had those of others lost.
+    /// Waiting records of one user's jobs had those of others lost.
     #[test]
     fn records_of_jobs_that_wait_are_bounded_in_bytes() {
         let path = std::env::temp_dir().join(format!("muster-lines.{}", std::process::id()));

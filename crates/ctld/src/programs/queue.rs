@@ -497,7 +497,7 @@ mod tests {
         assert_eq!(queue.lock().running_of.len(), 1);
     }
 
-    /// What comes while there is no room takes its turn with what came before, and is bounded all the same.
+    /// Programs that come while there is no room take turns with earlier ones, and are bounded all the same.
     #[test]
     fn what_waits_for_room_takes_turns() {
         let queue = ProgramQueue::new(BOUNDS);

@@ -42,8 +42,8 @@ const USERS_BOUNDS: QueueBounds = QueueBounds {
     ..BOUNDS
 };
 
-/// Whether the controller stops. Who starts a program holds it until the writer has been informed: what is started while the
-/// controller stops would be started again by the next one.
+/// Whether the controller stops. The thread that starts a program holds it until the writer has been informed: a
+/// program started while the controller stops would be started again by the next one.
 static IS_STOPPED: RwLock<bool> = RwLock::new(false);
 
 /// No program is started from now on; all that were are reported to the writer.
@@ -108,7 +108,7 @@ impl TriggerPrograms {
     }
 }
 
-/// The program of a trigger, with what it was about as its last argument.
+/// The program of a trigger, with its subject as its last argument.
 fn invocation(run: &TriggerRun, settings: &ProgramSettings) -> Invocation {
     let words = run.program.split_ascii_whitespace().map(str::to_owned);
     let mut args: Vec<String> = words.collect();

@@ -209,7 +209,7 @@ mod tests {
         let mut other = room(&shared, most);
         assert!(other.grow_now(most));
         drop(other);
-        // Where much has come of all, others have room for what is not large.
+        // Where much has come of all, others have room for small frames.
         for room in &mut said {
             let mut bytes = SMALL_FRAME;
             while bytes < most && room.grow_now(bytes) {

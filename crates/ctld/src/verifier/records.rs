@@ -130,9 +130,10 @@ pub(crate) fn specs_of(
         .collect()
 }
 
-/// The records of jobs that a user wants to change and may, with what they asked for, each kind once: records with the same
-/// specification, state, limit, fixed priority and leave to be requeued are of one kind. Where other fields differ, such as
-/// nodes and times, a script sees the first record's (docs/verifiers.md). Ended ones count only where there are no others.
+/// The records of jobs that a user wants to change and may, with their requests, each kind once: records with the same
+/// specification, state, limit, fixed priority and leave to be requeued are of one kind. Where other fields differ,
+/// such as nodes and times, a script sees the first record's (docs/verifiers.md). Ended ones count only where there are
+/// no others.
 ///
 /// # Errors
 /// They are of too many kinds for a script to see each.
@@ -461,7 +462,7 @@ mod tests {
         assert_eq!(require_job(&state, &target), Ok(()));
     }
 
-    /// Array 7, of which tasks 2 and 3 have records of their own that share what they asked for.
+    /// Array 7, of which tasks 2 and 3 have records of their own that share its request.
     fn array() -> State {
         let mut state = State::default();
         let job = |id, name: &str, array| {
@@ -507,7 +508,7 @@ mod tests {
             let specs = specs_of(&state, &root, &target);
             specs.iter().map(|s| s.name.clone()).collect::<Vec<_>>()
         };
-        // A task that shares what it asked for is no other.
+        // A task that shares the request is no other.
         assert_eq!(names(7, None), ["left", "two"]);
         assert_eq!(names(7, Some(&[1, 2])), ["left", "two"]);
         assert_eq!(names(7, Some(&[3])), ["two"]);
@@ -590,7 +591,7 @@ mod tests {
         );
     }
 
-    /// A script saw only the first record: what it refuses for one task passed beside another.
+    /// A script saw only the first record: a change that it refuses for one task passed beside another.
     #[test]
     fn a_verifier_sees_all_kinds_of_tasks_that_a_change_names() {
         let mut state = array();

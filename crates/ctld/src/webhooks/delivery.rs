@@ -98,7 +98,7 @@ struct NoticeSender {
     is_over: Arc<AtomicBool>,
     state: Arc<SpoolState>,
     place: ReadPlace,
-    /// What there was to be read at the last look: the newest file, and its bytes.
+    /// End of the readable notices at the last look: the newest file, and its bytes.
     seen: SpoolEnd,
     /// The last notice that was taken.
     done: Position,
@@ -200,7 +200,7 @@ impl NoticeSender {
                 break;
             }
             batch.after.offset += length as u64;
-            // What is no line of ours was damaged.
+            // Other lines than ours were damaged.
             let Some((position, notice)) = parse(&text) else {
                 continue;
             };

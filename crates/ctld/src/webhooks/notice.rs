@@ -1,4 +1,4 @@
-//! What is said of an event, as JSON.
+//! Notice of an event, as JSON.
 
 use crate::changes::{job_change, state_of};
 use muster_core::event::Event;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// Characters of a text that users write.
 const TEXT_CHARS_MAX: usize = 256;
 
-/// What happened to whom.
+/// Event and subject of a notice.
 pub(super) struct WebhookNotice<'s> {
     /// `job_started`, `node_down`.
     pub(super) event: &'static str,

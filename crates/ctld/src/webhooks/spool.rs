@@ -64,7 +64,7 @@ impl UserShares {
     }
 }
 
-/// What the thread that writes and the one that sends have in common.
+/// State that the writing thread and the sending ones share.
 pub(super) struct SpoolState {
     inner: Mutex<SpoolProgress>,
     changed: Condvar,
@@ -219,7 +219,7 @@ impl Spool {
         }
     }
 
-    /// What it shares with the one that sends.
+    /// State shared with the sending threads.
     pub(super) fn state(&self) -> Arc<SpoolState> {
         Arc::clone(&self.state)
     }
@@ -358,7 +358,7 @@ mod tests {
         let found = numbers(&folder, "a");
         assert!(found.len() <= FILES_MAX && found[0] > 0, "{found:?}");
         assert_eq!(last_event(&folder, "a"), Some(200));
-        // What was cut off is not read, and the next controller writes to another file.
+        // A torn line is not read, and the next controller writes to another file.
         let last = file_of(&folder, "a", *found.last().unwrap());
         let mut torn = OpenOptions::new().append(true).open(last).unwrap();
         torn.write_all(b"201 {\"id").unwrap();
@@ -393,7 +393,7 @@ mod tests {
             .collect();
         assert!(text.starts_with("1 node\n") && text.ends_with("201 bob's\n"));
         assert!(text.len() as u64 <= USER_BYTES_MAX + 1000 && text.len() > 10 << 20);
-        // Sent notices count no more.
+        // A removed file counts no more.
         fs::remove_file(file_of(&folder, "a", files[0])).unwrap();
         spool.shares.looked = None;
         spool.append(202, Some("ada"), &notice);

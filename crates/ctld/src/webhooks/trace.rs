@@ -32,7 +32,7 @@ pub(super) fn line(job: &Job, is_over: bool, cluster: &str) -> Arc<str> {
     .into()
 }
 
-/// What the ids of a job's spans are made of.
+/// Source of the ids of a job's spans.
 struct TraceId([u8; 32]);
 
 impl TraceId {

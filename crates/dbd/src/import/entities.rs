@@ -90,18 +90,18 @@ const QOS_FLAGS: [(u64, &str); 5] = [
     (256, "NoDecay"),
 ];
 
-/// What a cluster's accounting has.
+/// Entities of a cluster's accounting.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Entities {
     /// QOS by name.
     pub qos: BTreeMap<String, Qos>,
     /// Accounts but `root`, by name.
     pub accounts: BTreeMap<String, Account>,
-    /// What is set for `root`.
+    /// Terms of `root`.
     pub root: AssociationTerms,
     /// Users by name.
     pub users: BTreeMap<String, User>,
-    /// What there is and cannot be kept, in words.
+    /// Entities that cannot be kept, in words.
     pub not_kept: Vec<String>,
 }
 

@@ -1,5 +1,5 @@
-//! What an administrator would ask the controller for, so that it has what the source has. What the controller has beyond that
-//! stays.
+//! Requests of an administrator to the controller that give it all entities of the source. Further ones of the
+//! controller stay.
 
 use super::entities::Entities;
 use muster_model::account_limits::{LimitAsk, Limits, TresAmounts, is_counted};
@@ -30,7 +30,7 @@ impl Plan {
     }
 }
 
-/// What is still to be done. Nothing is when the controller has all.
+/// Requests that are still to be made. None when the controller has all.
 pub fn plan(wanted: &Entities, known: &Accounts) -> Plan {
     let mut plan = Plan::default();
     plan_qos(wanted, known, &mut plan);
@@ -43,7 +43,7 @@ fn plan_qos(wanted: &Entities, known: &Accounts, plan: &mut Plan) {
     for (name, qos) in &wanted.qos {
         let names = [name.clone()];
         match known.qos(name) {
-            // Those that it may preempt may follow.
+            // QOS that it may preempt may follow.
             None => plan.push(&names, &AccountsAsk::AddQos(qos_ask(qos, None, false))),
             Some(own) if !same_qos(qos, &own) => {
                 let ask = qos_ask(qos, Some(&own.limits), true);
@@ -226,7 +226,7 @@ fn own_terms<'a>(user: &'a User, account: &str, partition: &str) -> Option<&'a A
     }
 }
 
-/// What a user has beside associations.
+/// Plans a user's settings beside associations.
 fn plan_user(user: &User, own: &User, known: &Accounts, plan: &mut Plan) {
     let name = [user.name.clone()];
     let default = &user.default_account;
@@ -361,7 +361,7 @@ fn limits_ask(wanted: &Limits, own: Option<&Limits>, is_qos: bool) -> Vec<LimitA
     for ((name, wanted), (_, own)) in of_wanted.iter().zip(&of_own) {
         let gone = own.iter().filter(|tres| wanted.get(&tres.name).is_none());
         let gone = gone.map(|tres| format!("{}=-1", tres.name));
-        // What no job is counted by would be refused.
+        // TRES by which no job is counted would be refused.
         let set = wanted.iter().filter(|tres| is_counted(&tres.name));
         let set = set.map(|tres| format!("{}={}", tres.name, tres.amount));
         let words: Vec<String> = set.chain(gone).collect();

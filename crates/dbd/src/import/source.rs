@@ -197,7 +197,7 @@ impl Source {
         &self.cluster
     }
 
-    /// What the cluster is called in the store that its history goes to: another of the same name is another one.
+    /// Name of the cluster in the store that its history goes to: another of the same name is another one.
     pub fn key(&self) -> &str {
         &self.key
     }
@@ -223,7 +223,7 @@ impl Source {
         Ok(rows.map(|mut row| row.text()).collect())
     }
 
-    /// What a `SELECT` of these columns begins with: NULL for those that the table does not have.
+    /// Beginning of a `SELECT` of these columns: NULL for those that the table does not have.
     pub(super) fn select(&mut self, table: &str, columns: &[&str]) -> Result<String, ImportError> {
         let known = self.columns(table)?;
         let columns = columns.iter().map(|column| match known.contains(*column) {
@@ -327,11 +327,11 @@ impl Source {
         Ok(sums)
     }
 
-    /// What each user has used in each account, billing units times seconds, half of it after that time; all of it if that is 0.
-    /// A job counts when it ended, by the factor of its QOS.
+    /// Use by each user in each account, billing units times seconds, half of it after that time; all of it if that is
+    /// 0. A job counts when it ended, by the factor of its QOS.
     ///
     /// # Errors
-    /// What the database says.
+    /// Errors of the database.
     pub fn decayed_use(&mut self, half_life_s: u64) -> Result<Vec<UsageAsk>, ImportError> {
         let (job, assoc) = (self.table_name("job"), self.table_name("assoc"));
         let count = |id: &str| {

@@ -7,7 +7,7 @@ use muster_proto::acct::LoggedTransaction;
 /// Rows that one query reads.
 const ROWS_MAX: u64 = 2000;
 
-/// What sacctmgr calls an action, by the number that slurmdbd writes; others are called by the number.
+/// sacctmgr's name of an action, by the number that slurmdbd writes; others are called by the number.
 const ACTIONS: &[(u64, &str)] = &[
     (1402, "Add Accounts"),
     (1403, "Add Account Coord"),

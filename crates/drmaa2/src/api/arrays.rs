@@ -10,7 +10,7 @@ use crate::memory;
 use libc::c_char;
 use std::ptr::null_mut;
 
-/// What a handle says: programs make some of their own, without the jobs.
+/// Name in a handle: programs make some of their own, without the jobs.
 struct ArrayName {
     id: String,
     session: String,
@@ -80,12 +80,12 @@ functions! {
         Ok(memory::string(&array_of(array)?.session))
     }
 
-    /// What a job array was submitted with.
+    /// Template with which a job array was submitted.
     fn drmaa2_jarray_get_jtemplate(array: *const CJobArray) -> *mut CJobTemplate, else null_mut(), {
         template(array)
     }
 
-    /// The same by its name in GFD.198.
+    /// `drmaa2_jarray_get_jtemplate` by its name in GFD.198.
     fn drmaa2_jarray_get_job_template(array: *const CJobArray) -> *mut CJobTemplate, else null_mut(), {
         template(array)
     }

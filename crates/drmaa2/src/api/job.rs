@@ -183,14 +183,14 @@ functions! {
         Ok(string_or_null(job_of(job)?.session.as_deref()))
     }
 
-    /// What a job was submitted with.
+    /// Template with which a job was submitted.
     fn drmaa2_j_get_jtemplate(job: *const CJob) -> *mut CJobTemplate, else null_mut(), {
         let own = job_of(job)?;
         let template = jobs::template(own.session.as_deref(), own.job)?;
         Ok(memory::placed(CJobTemplate::of(&template)))
     }
 
-    /// The same by its name in GFD.198.
+    /// `drmaa2_j_get_jtemplate` by its name in GFD.198.
     fn drmaa2_j_get_jt(job: *const CJob) -> *mut CJobTemplate, else null_mut(), {
         let own = job_of(job)?;
         let template = jobs::template(own.session.as_deref(), own.job)?;
@@ -209,13 +209,13 @@ functions! {
         Ok(record.state.number())
     }
 
-    /// What is known of a job.
+    /// Information about a job.
     fn drmaa2_j_get_info(job: *const CJob) -> *mut CJobInfo, else null_mut(), {
         let info = jobs::look(&job_of(job)?, Depth::Usage)?.info;
         Ok(memory::placed(CJobInfo::of(&super::as_wanted(info))))
     }
 
-    /// The same with the machines as strings, as in GFD.198.
+    /// As above, with the machines as strings, as in GFD.198.
     fn drmaa2_j_get_info_names(job: *const CJob) -> *mut CJobInfo, else null_mut(), {
         let info = jobs::look(&job_of(job)?, Depth::Usage)?.info;
         Ok(memory::placed(CJobInfo::of(&super::with_names(info))))

@@ -101,17 +101,17 @@ functions! {
         Ok(string_or_null(reservation_of(reservation)?.session.as_deref()))
     }
 
-    /// What a reservation was asked for with.
+    /// Template with which a reservation was requested.
     fn drmaa2_r_get_reservation_template(reservation: *const CReservation) -> *mut CReservationTemplate, else null_mut(), {
         template(reservation)
     }
 
-    /// The same by the name that Univa's library has.
+    /// As above, by its name in Univa's library.
     fn drmaa2_r_get_rtemplate(reservation: *const CReservation) -> *mut CReservationTemplate, else null_mut(), {
         template(reservation)
     }
 
-    /// What is known of a reservation.
+    /// Information about a reservation.
     fn drmaa2_r_get_info(reservation: *const CReservation) -> *mut CReservationInfo, else null_mut(), {
         let info = reservations::info(&reservation_of(reservation)?.id)?;
         Ok(memory::placed(CReservationInfo::of(&super::as_wanted(info))))

@@ -1,5 +1,5 @@
-//! What Univa's library has beside the standard, as its binding for Python (uge-drmaa2) looks for it when it is loaded. Functions that
-//! act as another user are refused: a process is its user here.
+//! Functions of Univa's library beside the standard, as its binding for Python (uge-drmaa2) looks for them when it is
+//! loaded. Functions that act as another user are refused: a process is its user here.
 
 use super::job::{jobs_of_session, waited_handle};
 use super::{arrays, job_list, job_of};
@@ -78,7 +78,7 @@ procedures! {
         terminate_all(job)
     }
 
-    /// The same.
+    /// As above.
     fn drmaa2_j_terminate_forced_all(job: *mut CJob) {
         terminate_all(job)
     }

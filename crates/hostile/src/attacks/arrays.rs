@@ -17,7 +17,7 @@ use std::time::Duration;
 
 const MAX: u64 = u32::MAX as u64;
 
-/// What is not a set of indices.
+/// Invalid sets of indices.
 const BAD: [&[(u64, u64)]; 8] = [
     &[(0, 3), (2, 9)],
     &[(5, 1)],

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// Connections to each daemon. More than a daemon's soft limit where systemd starts it, and few for a machine.
 const CONNECTIONS: usize = 2500;
-/// How long a daemon may let one wait that it does not accept.
+/// Time that a daemon may let a connection wait that it does not accept.
 const WAIT: Duration = Duration::from_millis(5);
 
 /// Opens connections, every second one with a part of a frame; gives those that could be opened.

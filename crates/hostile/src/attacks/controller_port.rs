@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// Copies of each request, each with wrong values in other places.
 const COPIES: usize = 12;
-/// How long the answer to one of these is waited for: some requests are answered when something happens.
+/// Time limit for the answer to one of these: some requests are answered on an event.
 const SHORT: Duration = Duration::from_millis(100);
 
 /// Every request about another's jobs is refused, and every request with wrong values is answered or ends its connection alone.

@@ -14,9 +14,9 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long the process that closes a descriptor last has to wait.
+/// Time that the process that closes a descriptor last has to wait.
 const LINGER: Duration = Duration::from_secs(10);
-/// How long an answer to another user may take meanwhile.
+/// Time limit for an answer to another user meanwhile.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// Descriptors that are sent to a daemon at once.
 const AT_ONCE: usize = 4;

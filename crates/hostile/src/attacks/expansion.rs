@@ -15,7 +15,7 @@ use muster_proto::client::RequestBody;
 use muster_proto::step::{AgentReply, AgentRequest, StepSpec};
 use std::time::{Duration, Instant};
 
-/// How long another user's listing may take afterwards, in a debug build on a busy machine.
+/// Time limit for another user's listing afterwards, in a debug build on a busy machine.
 const LISTING_MAX: Duration = Duration::from_secs(10);
 /// A script that ends at once.
 const SCRIPT: &str = "#!/bin/sh\nexit 0\n";

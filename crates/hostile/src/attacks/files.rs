@@ -13,7 +13,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What root keeps to itself.
+/// Content of a file of root alone.
 const SECRET: &str = "nobody but root writes or reads this\n";
 
 /// Names that files have in the spool directory while they are written.
@@ -106,7 +106,7 @@ pub(super) fn link_in_spool(target: &Target, _: &mut Random) -> Outcome {
     finished(target, outcome)
 }
 
-/// How long a node may need to run jobs again after its shim was killed.
+/// Time that a node may need to run jobs again after its shim was killed.
 const SHIM_MAX: Duration = Duration::from_secs(30);
 
 /// A job whose output is a FIFO that nobody reads, and the loss of the shim while its process waits there.

@@ -1,4 +1,4 @@
-//! What decides rights and order comes from the connection and the user database, never from the request.
+//! Identity, on which rights and order depend, comes from the connection and the user database, never from the request.
 
 use super::{finished, in_seconds, must_submit, or_end, small_job, submitted};
 use crate::outcome::Outcome;

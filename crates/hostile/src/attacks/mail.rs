@@ -1,4 +1,4 @@
-//! What a user says about mail reaches the mail program as an address and nothing else.
+//! Mail options of a user reach the mail program as an address and nothing else.
 
 use super::{clear, finished, small_job, submitted};
 use crate::outcome::Outcome;

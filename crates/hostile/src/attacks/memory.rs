@@ -159,7 +159,7 @@ pub(super) fn half_frames(target: &Target, _: &mut Random) -> Outcome {
             let sent = as_user(ATTACKER, || {
                 let mut peer = Peer::connect_within(socket, Duration::from_secs(2))?;
                 let sent = peer.send_raw(frame);
-                // What was not taken is not wanted.
+                // A frame that was not taken needs no answer.
                 std::io::Result::Ok((peer, sent.is_ok()))
             });
             outcome.sent += 1;

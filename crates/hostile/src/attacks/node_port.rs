@@ -30,11 +30,11 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// How long an answer is waited for that need not come: the agent keeps questions about jobs that it does not know.
+/// Time for an answer that need not come: the agent keeps questions about jobs that it does not know.
 const SHORT: Duration = Duration::from_millis(20);
 /// Credentials with wrong values.
 const WRONG: usize = 25;
-/// What they are called.
+/// Name of these in findings.
 const CHANGED: &str = "a wrong value in";
 /// Connections that say nothing, or not all: more than the relay keeps of strangers.
 const CONNECTIONS: usize = 1100;
@@ -197,7 +197,7 @@ fn wrong_confirmations(at: SocketAddr, own: &Owned, random: &mut Random, outcome
     }
 }
 
-/// What was recorded of another's connection is good for nothing when it is sent again.
+/// A recorded connection of another user is refused when it is sent again.
 pub(super) fn recorded_channel(target: &Target, _: &mut Random) -> Outcome {
     let mut outcome = Outcome::default();
     let (at, own) = or_end!(begin(target, &mut outcome), target, outcome);
@@ -287,7 +287,7 @@ fn foreign_credentials(
 ) -> Vec<(String, Vec<u8>)> {
     let spool = target.spool(NODE);
     let entries = fs::read_dir(&spool).into_iter().flatten().flatten();
-    // Those of step daemons as well, whose names other users cannot know.
+    // Sockets of step daemons as well, whose names other users cannot know.
     let mut paths: Vec<String> = entries.map(|e| e.path().display().to_string()).collect();
     let spool = spool.display();
     paths.extend([

@@ -1,4 +1,4 @@
-//! Requests that name the same again and again: their cost must not be what they name times what there is.
+//! Requests that repeat a name: their cost must not be the number of names times the number of records.
 
 use super::{must_submit, small_job};
 use crate::outcome::Outcome;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 /// Names in a request: more than anybody writes, and few bytes.
 const MANY: usize = 60_000;
-/// How long another user's listing may take meanwhile, in a debug build on a busy machine.
+/// Time limit for another user's listing meanwhile, in a debug build on a busy machine.
 const LISTING_MAX: Duration = Duration::from_secs(10);
 
 /// Asks, and has another user list jobs at the same time.

@@ -1,4 +1,4 @@
-//! Attacks by HTTP: to be somebody else, to change what is others', and requests that no client makes.
+//! Attacks by HTTP: to be another user, to change another user's records, and requests that no client makes.
 
 use super::{clear, must_submit, small_job, state};
 use crate::outcome::Outcome;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 const CONNECTIONS: usize = 300;
 /// Bytes of a body of the largest size.
 const BODY: usize = 32 << 20;
-/// How long another user's request may take while connections and bodies of others wait.
+/// Time limit for another user's request while connections and bodies of others wait.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// Asks as the attacker, and counts what came back.

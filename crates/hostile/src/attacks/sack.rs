@@ -10,17 +10,17 @@ use crate::target::{SACK_PID, Target};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// What a request begins with; the name of the cluster follows.
+/// Beginning of a request; the name of the cluster follows.
 const REQUEST: &[u8] = b"muster sack 1\n";
 /// The cluster's name.
 const CLUSTER: &[u8] = b"muster";
-/// What an answer with a token begins with.
+/// First byte of an answer with a token.
 const MADE: u8 = 1;
 /// Bytes of the secret before the token.
 const SECRET: usize = 32;
-/// How long another user may wait for a token.
+/// Time limit for another user's token.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
-/// How long connections of the attackers wait to be taken.
+/// Time that connections of the attackers wait to be taken.
 const WAIT: Duration = Duration::from_millis(5);
 /// Connections of each attacker.
 const CONNECTIONS: usize = 1200;
@@ -35,7 +35,7 @@ fn socket(target: &Target, outcome: &mut Outcome) -> Option<PathBuf> {
     Some(sack_socket(target))
 }
 
-/// What comes back for a request of a user.
+/// Answer to a request of a user.
 fn ask(socket: &Path, user: User, request: &[u8]) -> Option<Vec<u8>> {
     as_user(user, || {
         let mut peer = Peer::connect_for_messages(socket, ANSWER_MAX).ok()?;

@@ -98,7 +98,7 @@ pub(super) fn huge_texts(target: &Target, _: &mut Random) -> Outcome {
             if !matches!(answer, PeerReply::Accepted(_)) {
                 continue;
             }
-            // What is not kept harms nobody: the owner is not taken from the request, a command line is cut.
+            // Dropped fields harm nobody: the owner is not taken from the request, a command line is cut.
             let id = submitted(&answer).unwrap_or(job);
             let size = |job: &Job| Value::of(job).encode().len();
             let kept = target
@@ -122,7 +122,7 @@ fn is_list(items: &[Value]) -> bool {
     }
 }
 
-/// Submissions as large as a frame may be, and a little smaller: what is kept of them is larger than a record may be.
+/// Submissions as large as a frame may be, and a little smaller: their record would be larger than allowed.
 pub(super) fn largest_request(target: &Target, _: &mut Random) -> Outcome {
     let mut outcome = Outcome::default();
     let with = |bytes: usize| {

@@ -14,7 +14,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How long a daemon may let a write or a connection wait.
+/// Time that a daemon may let a write or a connection wait.
 const WAIT: Duration = Duration::from_millis(50);
 /// Connections of one process at once.
 const AT_ONCE: usize = 700;
@@ -61,7 +61,7 @@ pub(super) fn parts(target: &Target, random: &mut Random, budget: &Budget) -> Ou
     parts_of(&frames, &connect, random, budget)
 }
 
-/// Those to the controller by the port for other hosts, in a channel that is whole.
+/// Parts of frames to the controller by the port for other hosts, in a channel that is whole.
 pub(super) fn parts_by_port(target: &Target, random: &mut Random, budget: &Budget) -> Outcome {
     match ControllerPort::of(target, ATTACKER_NAME) {
         Some(port) => {
@@ -98,7 +98,7 @@ fn parts_of(
         let sent = match random.below(6) {
             // Disconnected at a byte.
             0 | 1 => peer.send_raw(&frame[..random.below(frame.len() + 1)]),
-            // One byte at a time, at most so many.
+            // One byte at a time, at most 300.
             2 => frame
                 .iter()
                 .take(300)

@@ -17,7 +17,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::time::Duration;
 
-/// How many the kernel lets anybody send at once.
+/// Most descriptors that the kernel sends at once.
 const MOST: usize = 253;
 const WAIT: Duration = Duration::from_millis(100);
 

@@ -1,4 +1,5 @@
-//! What comes by the port of an agent and the socket of sackd: noise, openings with wrong values, cut at any byte, many at once.
+//! Loads by the port of an agent and the socket of sackd: noise, openings with wrong values, cut at any byte, many at
+//! once.
 
 use super::Budget;
 use crate::cbor::Value;
@@ -14,7 +15,7 @@ use muster_proto::hello::JobCredential;
 use std::io::Write as _;
 use std::time::Duration;
 
-/// How long a daemon may let a write or a connection wait.
+/// Time that a daemon may let a write or a connection wait.
 const WAIT: Duration = Duration::from_millis(50);
 /// Connections that are kept at once.
 const AT_ONCE: usize = 400;

@@ -38,7 +38,7 @@ fn asks(
     answer
 }
 
-/// What cancels all jobs of who sends it.
+/// Cancels all jobs of the sender.
 pub(super) fn cancel_own() -> RequestBody {
     let all = UserCommand::Cancel {
         selection: JobSelection {
@@ -140,10 +140,10 @@ pub(super) fn unread(target: &Target, _: &mut Random, budget: &Budget) -> Outcom
     outcome
 }
 
-/// Requests of one connection to an agent, which takes so many.
+/// Most requests that an agent takes by one connection.
 const OF_CONNECTION: usize = 64;
 
-/// The same of an agent: requests about the tasks of a step, and about jobs that are not there.
+/// As above, for an agent: requests about the tasks of a step, and about jobs that are not there.
 pub(super) fn unread_of_agent(target: &Target, _: &mut Random, budget: &Budget) -> Outcome {
     let mut outcome = Outcome::default();
     let Some(job) = own_job(target, &mut outcome, budget) else {

@@ -18,15 +18,14 @@ use std::fmt::Write as _;
 use std::io;
 use std::time::Duration;
 
-/// How long an answer is waited for. Some requests are answered when something happens; a daemon that hangs is found by
-/// another request.
+/// Time limit for an answer. Some requests are answered on an event; a daemon that hangs is found by another request.
 const WAIT: Duration = Duration::from_millis(300);
 /// Messages between two questions whether the daemon is still there.
 const BETWEEN: u64 = 64;
 /// Bytes of a message that are printed.
 const SHOWN: usize = 2000;
 
-/// How a daemon is connected to.
+/// Function that connects to a daemon.
 type Connector<'a> = &'a dyn Fn() -> io::Result<Peer>;
 
 /// Sends one message; whether it was answered or refused.
@@ -93,7 +92,7 @@ pub(super) fn to_controller(target: &Target, random: &mut Random, budget: &Budge
     to_controller_by(&|| Peer::connect(&socket), target, random, budget)
 }
 
-/// The same by the port for other hosts.
+/// As above, by the port for other hosts.
 pub(super) fn to_controller_port(target: &Target, random: &mut Random, budget: &Budget) -> Outcome {
     match ControllerPort::of(target, ATTACKER_NAME) {
         Some(port) => to_controller_by(&|| port.connect(ANSWER_MAX), target, random, budget),

@@ -15,7 +15,7 @@ pub(crate) struct NestedRequest {
     pub(crate) body: RequestBody,
 }
 
-/// Whom the parts are about that name a user.
+/// The other user for parts that name one.
 pub(crate) struct Other<'o> {
     pub(crate) owner: Owner,
     /// A job of that user's, held by the user.

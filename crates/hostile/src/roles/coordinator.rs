@@ -22,7 +22,7 @@ use muster_proto::client::RequestBody;
 /// Edits with wrong values.
 const WRONG: usize = 300;
 
-/// What is not the coordinator's: roles, QOS, accounts and associations but for those of labs and what is under it.
+/// Records that are not the coordinator's: roles, QOS, accounts and associations but for labs and accounts under it.
 const OUTSIDE: &str = "sacctmgr -nP show user user=games,man,lp,mail,root format=user,adminlevel | sort; sacctmgr -nP show qos; \
                        sacctmgr -nP show account firm,root withcoord; \
                        sacctmgr -nP show assoc account=firm,root format=account,user,partition,parentname,share,grpjobs,maxjobs,qos \
@@ -80,7 +80,7 @@ fn jobs_of_account(target: &Target, ids: &Ids, manages: bool, outcome: &mut Outc
     clear(target, COORDINATOR, outcome);
 }
 
-/// What has a right of its own is never a coordinator's.
+/// Parts with a right of their own are never a coordinator's.
 fn parts_of_requests(target: &Target, account: &str, outcome: &mut Outcome) {
     let parts = parts_about(target, COORDINATOR, account, outcome);
     for NestedRequest { row, body } in parts.into_iter().flatten() {

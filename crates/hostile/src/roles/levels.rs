@@ -1,5 +1,5 @@
-//! Every request by operators and administrators, about another user's jobs and the cluster: what the table of rights gives them
-//! is not denied, and what it does not give them is, and changes nothing.
+//! Every request by operators and administrators, about another user's jobs and the cluster: requests in their rows of
+//! the table of rights are not denied, and all others are, and change nothing.
 
 use super::site::{FOREIGN, Site, clear_all, jobs_in, name_of, victim};
 use super::{NOT_BY_ROOT, STATE, UNDO, denied};
@@ -34,9 +34,9 @@ const LEVELS: [&str; 10] = [
     "2",
 ];
 
-/// What each user's role is.
+/// Listing of each user's role.
 const ROLES: &str = "sacctmgr -nP show user format=user,adminlevel | sort";
-/// What only administrators change.
+/// Listing of records that only administrators change.
 const CLUSTER: &str = "sinfo -h -N -o '%N %T %E %w' | sort; scontrol -o show partition; scontrol show config | \
                        grep -v '^Configuration data'; sacctmgr -nP show qos; sacctmgr -nP show user format=user,adminlevel";
 
@@ -64,7 +64,7 @@ pub(crate) fn requests_of_each_level(target: &Target, random: &mut Random) -> Ou
     outcome
 }
 
-/// Requests that the role lacks first, since what it has ends the jobs.
+/// Requests that the role lacks first, since those that it has end the jobs.
 fn by_role(target: &Target, user: User, role: Role, ids: &Ids, outcome: &mut Outcome) {
     let (own, lacking): (Vec<Sample>, Vec<Sample>) = requests::samples(ids)
         .into_iter()
@@ -191,7 +191,7 @@ fn for_another(target: &Target, user: User, outcome: &mut Outcome) {
     clear(target, user, outcome);
 }
 
-/// Who is no administrator makes nobody one, by whatever words.
+/// Users who are no administrators make nobody one, by whatever words.
 fn roles_of_themselves(target: &Target, outcome: &mut Outcome) {
     let before = target.run(ROOT, ROLES).out;
     for (user, name) in [(OPERATOR, "man"), (COORDINATOR, "mail")] {

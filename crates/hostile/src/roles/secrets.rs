@@ -1,4 +1,4 @@
-//! What is secret of another user's job: its script, its environment, the keys by which its steps are reached, and the owner's
+//! Secrets of another user's job: its script, its environment, the keys by which its steps are reached, and the owner's
 //! crontab. No answer to a request of a role has one of them that the table does not give to that role.
 
 use super::site::{FOREIGN, OWN, Site, clear_all, name_of, victim};
@@ -18,7 +18,7 @@ use muster_model::spec::JobSpec;
 use muster_proto::client::{Query, RequestBody, Response};
 use std::time::Duration;
 
-/// How long more may follow an answer.
+/// Time for which more may follow an answer.
 const REST: Duration = Duration::from_millis(5);
 
 /// A secret, and the request whose right is a right to it; none where no role has it.
@@ -56,7 +56,7 @@ pub(crate) fn secrets_of_others(target: &Target, random: &mut Random) -> Outcome
     outcome
 }
 
-/// A job of the victim's that runs, and what is secret of it.
+/// A running job of the victim's, and its secrets.
 fn secrets_in(
     target: &Target,
     account: &str,
@@ -107,7 +107,7 @@ fn secrets_in(
     ))
 }
 
-/// What a user can ask about the job without ending it.
+/// Questions of a user about the job that do not end it.
 fn questions(target: &Target, user: User, job: JobId) -> Vec<(&'static str, RequestBody)> {
     let ids = Ids {
         pending: job,
@@ -167,7 +167,7 @@ fn search(
             }
         }
     }
-    // What a role has it finds, or else this test looks for what is not there.
+    // A role finds the secrets that it has, or else this test looks for the wrong bytes.
     for (secret, found) in secrets.iter().zip(found) {
         let may = secret.row.is_some_and(|row| suffices(role, row));
         if may && !found {

@@ -20,7 +20,7 @@ const MAKE: &str = "set -e; edit='sacctmgr -i -Q'; $edit add account labs,firm; 
                     $edit add user man account=firm adminlevel=Operator; \
                     $edit add user lp account=firm adminlevel=Administrator; \
                     $edit add coordinator account=labs names=mail";
-/// What attacks may have added goes as well.
+/// Additions of attacks are removed as well.
 const REMOVE: &str = "sacctmgr -i -Q delete user games,mail,man,lp,nobody,bin,x; \
                       sacctmgr -i -Q delete account c1,c2,optics,labs,firm,x; true";
 

@@ -19,8 +19,8 @@ pub enum Crash {
     Process,
     /// Power is lost, and with it everything that was not synced.
     Power,
-    /// Power is lost. Of what was not synced, some sectors survive, some do not and some hold
-    /// garbage, in no order; a part of the unsynced names survives. The number is the seed.
+    /// Power is lost. Some unsynced sectors survive, some do not and some hold garbage, in no order; a part of the
+    /// unsynced names survives. The number is the seed.
     Torn(u64),
 }
 
@@ -151,8 +151,8 @@ impl MemStorage {
         self.inner().operations
     }
 
-    /// Makes the `n`-th operation from now (1 is the next) fail with `kind`, once. A write that
-    /// fails has written a part; a sync that fails loses what it should have made durable.
+    /// Makes the `n`-th operation from now (1 is the next) fail with `kind`, once. A write that fails has written a
+    /// part; a sync that fails loses its data.
     pub fn fail_at(&self, n: u64, kind: io::ErrorKind) {
         let mut inner = self.inner();
         inner.fail_at = Some((inner.operations + n, kind));

@@ -72,7 +72,7 @@ impl TresAmounts {
         *self = all.into_iter().collect();
     }
 
-    /// How many there are.
+    /// Number of TRES.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -102,7 +102,7 @@ impl<'a> IntoIterator for &'a TresAmounts {
     }
 }
 
-/// Of names and amounts.
+/// Collects names and amounts.
 impl<N: Into<String>> FromIterator<(N, u64)> for TresAmounts {
     fn from_iter<I: IntoIterator<Item = (N, u64)>>(all: I) -> TresAmounts {
         let all = all.into_iter();

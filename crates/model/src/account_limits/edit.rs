@@ -1,4 +1,4 @@
-//! How limits are written, as sacctmgr takes them.
+//! Text forms of limits, as sacctmgr takes them.
 
 use super::{Limits, TresAmount, TresAmounts};
 use crate::time::TimeLimit;
@@ -79,10 +79,10 @@ impl Limits {
         None
     }
 
-    /// Sets one; what is wrong about it if it cannot be set.
+    /// Sets a limit; refuses a wrong one.
     ///
     /// # Errors
-    /// Why not, naming the limit.
+    /// A reason that names the limit.
     pub fn set(&mut self, ask: &LimitAsk, qos: bool) -> Result<(), String> {
         let LimitAsk { name: key, value } = ask;
         let number = || match value.as_str() {
@@ -241,7 +241,7 @@ fn is_tres(name: &str) -> bool {
             .any(|prefix| name.len() > prefix.len() && name.starts_with(prefix))
 }
 
-/// What is wrong with a limit of a TRES that is known and that no job is counted by.
+/// Refusal of a limit of a known TRES by which no job is counted.
 const NOT_COUNTED: &str =
     "no job is counted by it, the limit would never hold; it can be removed with -1";
 

@@ -1,4 +1,4 @@
-//! What of the accounts is of the controller's own cluster.
+//! The accounts of the controller's own cluster.
 
 use super::Accounts;
 use std::collections::BTreeMap;

@@ -35,7 +35,7 @@ impl Accounts {
             let (account, user) = self.share_key(account, user);
             of(&account, &user)
         });
-        // Who has never run anything and is in no list has used nothing.
+        // A user without runs who is in no list has used nothing.
         known.copied().unwrap_or(1.0)
     }
 }

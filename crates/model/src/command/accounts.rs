@@ -7,7 +7,7 @@ use crate::limits::EDIT_ITEMS_MAX;
 use crate::validate::Validate;
 use minicbor::{Decode, Encode};
 
-/// What sacctmgr asks for: an edit of the entities of these names.
+/// Request of sacctmgr: an edit of the entities of these names.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub struct AccountsEdit {
     /// Accounts, users or QOS.
@@ -176,7 +176,7 @@ pub enum AccountsAsk {
     /// `add cluster`: records of clusters that another controller serves.
     #[n(14)]
     AddClusters(#[n(0)] ClusterAsk),
-    /// `modify cluster`: of the controller's own cluster, what is set for `root`.
+    /// `modify cluster`: the terms of `root` of the controller's own cluster.
     #[n(15)]
     ModifyClusters(#[n(0)] ClusterAsk),
     /// `delete cluster`.
@@ -194,7 +194,7 @@ pub enum AccountsAsk {
     /// No new job gets a number up to this one: jobs that were brought from another cluster have them.
     #[n(20)]
     ReserveJobIds(#[n(0)] JobId),
-    /// The use of the users named in accounts is what another cluster knew of it, in place of what is known here.
+    /// Use of users in accounts as known to another cluster, in place of the use known here.
     #[n(21)]
     SetUsage(
         #[n(0)]
@@ -223,12 +223,12 @@ pub struct ClusterAsk {
     /// `Classification`.
     #[n(0)]
     pub classification: Option<String>,
-    /// What its associations have that set nothing themselves.
+    /// Terms of its associations that set nothing themselves.
     #[n(1)]
     pub terms: TermsAsk,
 }
 
-/// What becomes of a list of names: it is replaced, made longer (`+=`) or shorter (`-=`).
+/// Edit of a list of names: it is replaced, made longer (`+=`) or shorter (`-=`).
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
 pub struct ListEdit {
     /// `+` or `-` in front of the equal sign; any other adds.

@@ -1,4 +1,4 @@
-//! What `scrontab` asks for.
+//! Request of `scrontab`.
 
 use crate::ids::BlobId;
 use crate::limits::{CRONTAB_BYTES_MAX, CRONTAB_JOBS_MAX, SCRIPT_BYTES_MAX};
@@ -10,7 +10,7 @@ use minicbor::{Decode, Encode};
 /// A crontab, and the jobs of its entries.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
 pub struct CrontabAsk {
-    /// Whose; empty is the caller.
+    /// Owner of the crontab; empty is the caller.
     #[n(0)]
     pub owner: Owner,
     /// The text; absent removes it.

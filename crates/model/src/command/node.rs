@@ -1,4 +1,4 @@
-//! What agents of nodes report.
+//! Reports of nodes' agents.
 
 use crate::ids::{Attempt, JobAttempt, JobId, StepNo};
 use crate::job::{ExitStatus, Step, StepEnd};
@@ -7,8 +7,8 @@ use crate::node::NodeInfo;
 /// A report of a node's agent.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NodeCommand {
-    /// It connected, and this is what it has of each job. Jobs that the controller thinks are there and that are
-    /// not in the list were never launched there (same boot) or are lost (`present` lacks them and boot changed).
+    /// It connected; this is its state of each job. Jobs that the controller thinks are there and that are not in the
+    /// list were never launched there (same boot) or are lost (`present` lacks them and boot changed).
     Register {
         /// The machine.
         info: Box<NodeInfo>,
@@ -24,7 +24,7 @@ pub enum NodeCommand {
         /// Free memory, MiB.
         free_mib: u64,
     },
-    /// What became of the configuration that it was given: why it was not applied, if it was not.
+    /// Outcome of its new configuration: the reason if it was not applied.
     Configuration {
         /// The reason.
         error: Option<String>,
@@ -97,7 +97,7 @@ pub enum NodeCommand {
         attempt: Attempt,
         /// The step.
         step: StepNo,
-        /// How.
+        /// End of the step.
         end: Box<StepEnd>,
     },
 }

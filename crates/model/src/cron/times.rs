@@ -30,7 +30,7 @@ pub enum ScheduleError {
     Field {
         /// Its name.
         name: &'static str,
-        /// What was written.
+        /// The word as written.
         word: String,
     },
     /// A step of zero, or one that is larger than the field.
@@ -67,7 +67,7 @@ impl<'z> Lookups<'z> {
         Lookups { zone, count }
     }
 
-    /// How many there were.
+    /// Number of lookups.
     #[cfg(test)]
     pub(super) fn count(&self) -> u32 {
         self.count.get()
@@ -99,7 +99,7 @@ impl Schedule {
 
     pub(super) fn next_by(&self, after: Timestamp, zone: &Lookups<'_>) -> Option<Timestamp> {
         let now = jiff::Timestamp::from_millisecond(after.0).ok()?;
-        // From the day before on: what was skipped at its end is made up for on this one.
+        // From the day before on: a time skipped at its end is made up for on this day.
         let mut date = zone.zone.0.to_datetime(now).date().yesterday().ok()?;
         for _ in 0..DAYS_MAX {
             if self.has_day(date) {

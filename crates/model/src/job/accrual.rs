@@ -13,7 +13,7 @@ pub struct Accrual {
 }
 
 impl Accrual {
-    /// How many of its tasks gain age.
+    /// Number of its tasks that gain age.
     pub fn tasks(&self) -> u32 {
         let all = self.since.iter().map(|(_, tasks)| *tasks);
         all.fold(0, u32::saturating_add)
@@ -47,7 +47,7 @@ impl Job {
         }
     }
 
-    /// How many of its tasks gain age.
+    /// Number of its tasks that gain age.
     pub fn accruing(&self) -> u32 {
         match &self.accrual {
             _ if !self.is_startable() => 0,
@@ -56,7 +56,7 @@ impl Job {
         }
     }
 
-    /// How many of its tasks wait for their turn to gain age.
+    /// Number of its tasks that wait for their turn to gain age.
     pub fn waits_to_accrue(&self) -> u32 {
         match &self.accrual {
             Some(_) if self.is_startable() => self.tasks().saturating_sub(self.accruing()),

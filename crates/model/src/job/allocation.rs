@@ -41,7 +41,7 @@ pub struct Allocation {
     /// When the reservation ends it.
     #[n(6)]
     pub end_by: Option<Timestamp>,
-    /// What an hour of it counts in the user's use (`TRESBillingWeights`, `UsageFactor`), in thousandths.
+    /// Billing of an hour of it in the user's use (`TRESBillingWeights`, `UsageFactor`), in thousandths.
     #[n(7)]
     #[cbor(default)]
     pub billing_milli: u64,
@@ -64,7 +64,7 @@ pub struct Allocation {
     #[n(12)]
     #[cbor(default)]
     pub backfilled: bool,
-    /// What an hour of it counts by `TRESBillingWeights` alone, in thousandths.
+    /// Billing of an hour of it by `TRESBillingWeights` alone, in thousandths.
     #[n(13)]
     pub billing_units_milli: Option<u64>,
     /// The CPUs that limits count, if these are not those that it has (`--core-spec`).
@@ -241,7 +241,7 @@ impl GresShare {
         }
     }
 
-    /// Takes over of a share what is about some of its instances.
+    /// Takes over the parts of a share that are about some of its instances.
     pub fn keep_of(&mut self, whole: &GresShare) {
         let kept = |at: &(usize, u32)| self.ids.contains(at.1);
         let places: Vec<usize> = (whole.ids.iter().enumerate())

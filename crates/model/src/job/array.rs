@@ -111,7 +111,7 @@ impl ArrayInfo {
 }
 
 impl Job {
-    /// How many jobs it stands for: the tasks of an array that have not left it.
+    /// Number of jobs that it represents: the tasks of an array that have not left it.
     #[inline]
     pub fn tasks(&self) -> u32 {
         match &self.array {

@@ -106,7 +106,7 @@ pub enum Reason {
     /// Nodes that it needs are reserved for others at a time when it would run.
     #[n(40)]
     NodesReserved,
-    /// The same, for maintenance.
+    /// Nodes reserved for maintenance.
     #[n(41)]
     ReservedForMaintenance,
     /// The reservation that it asked for is gone.

@@ -30,7 +30,7 @@ pub(super) fn variables(view: &JobView) -> Variables {
     set("PBS_NUM_NODES", slots.len().to_string());
     let most = slots.iter().max().copied().unwrap_or(1);
     set("PBS_NUM_PPN", most.to_string());
-    // qsub adds to a batch job's what it has of the submitter; the holder of nodes has that itself.
+    // qsub adds the submitter's variables to a batch job; the holder of nodes has them already.
     match spec.kind {
         JobKind::Batch => set("PBS_ENVIRONMENT", "PBS_BATCH".to_owned()),
         JobKind::Allocation => {

@@ -49,7 +49,7 @@ macro_rules! requests {
                 match self { $(AccessRequest::$name => MinimumRole::$least,)* }
             }
 
-            /// How users ask for it.
+            /// The command or option by which users ask for it.
             pub fn text(self) -> &'static str {
                 match self { $(AccessRequest::$name => $text,)* }
             }
@@ -146,7 +146,7 @@ requests! {
     LowerNice = Part, Operator, "Nice= below the present one";
     /// Raises the time limit of a job.
     RaiseTimeLimit = Part, Operator, "TimeLimit= above the present one";
-    /// Changes where another user's job runs and what it reads and writes, which it does with that user's rights.
+    /// Changes where another user's job runs, and its input and output files, with the rights of that user.
     UpdatePaths = Part, OwnerAlone, "StdIn=, StdOut=, StdErr=, WorkDir=";
     /// Holds a job so that its owner cannot release it; releases such a job.
     HoldAsAdmin = Part, Operator, "scontrol hold and release, as administrator";
@@ -219,15 +219,15 @@ requests! {
     Accounting = Query, Anyone, "sacct, sreport";
     /// A script or an environment of a job of one's own, as accounting keeps it.
     JobText = Query, Anyone, "sacct -B, --env-vars";
-    /// The same of a job of another user.
+    /// Script or environment of a job of another user.
     JobTextOfOther = Query, Administrator, "sacct -B, --env-vars of others' jobs";
     /// Times of reservations, of those that are over as well (PrivateData=reservations).
     ReservationTimes = Query, Anyone, "sreport reservation, sacctmgr show reservation";
-    /// What was used in a period (PrivateData=jobs, usage, events).
+    /// Use in a period (PrivateData=jobs, usage, events).
     Usage = Query, Anyone, "sreport";
     /// When nodes were out of service (PrivateData=events).
     NodeEvents = Query, Anyone, "sacctmgr show event";
-    /// Who changed what with sacctmgr.
+    /// Changes by sacctmgr and their authors.
     Transactions = Query, Anyone, "sacctmgr show transactions";
     /// Counters.
     Diag = Query, Anyone, "sdiag";

@@ -1,4 +1,4 @@
-//! What the machine itself gives: memory that processes share, limits, control groups, munge, clock, ports.
+//! Properties of the machine itself: memory that processes share, limits, control groups, munge, clock, ports.
 
 use super::{Finding, State};
 use muster_node::CrossMemory;
@@ -151,7 +151,7 @@ fn limits() -> Vec<Finding> {
     vec![locked, files]
 }
 
-/// What jobs can be held to here, as far as the user of this command may: slurmd is root's, as a rule.
+/// Limits that can be enforced on jobs here, as far as the user of this command may: slurmd is root's, as a rule.
 fn control_groups() -> Finding {
     let name = "control groups";
     let uses = muster_node::control_group_uses(nix::unistd::geteuid().is_root());

@@ -1,5 +1,5 @@
-//! `muster emulate jobs`: submissions without a process each, so that what is measured is the controller. Each
-//! connection has one submission under way, as a user's loop around sbatch would.
+//! `muster emulate jobs`: submissions without a process each, so that the controller is measured. Each connection has
+//! one submission under way, as a user's loop around sbatch would.
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use muster_cli::connect::Client;

@@ -130,7 +130,7 @@ fn write_command(out: &mut String, command: &CommandEntry) {
 /// Picks what a page says of a status, if the status is of the kind.
 type Reading = fn(OptionStatus) -> Option<&'static str>;
 
-/// Those that work in a row; the others in a list with what is to be said of each, grouped where it is the same.
+/// Writes working items in a row; the others in a list with a text for each, grouped where it is equal.
 fn write_items(out: &mut String, items: &[Item]) {
     let works: Vec<String> = items
         .iter()

@@ -67,7 +67,7 @@ pub(super) fn main(words: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What came of a file's rows.
+/// Outcome of a file's rows, as text.
 pub(crate) fn text_of(restored: Restored) -> String {
     let Restored {
         added,

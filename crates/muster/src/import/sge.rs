@@ -28,7 +28,7 @@ a list of what could not be carried over and why.
   -h, --help          print this help
 ";
 
-/// What is written, and what is not.
+/// The written files, and notes about the rest.
 #[derive(Default)]
 struct Made {
     slurm: String,
@@ -37,7 +37,7 @@ struct Made {
     classes: String,
     accounts: String,
     notes: Vec<String>,
-    /// The same.
+    /// The notes.
     noted: HashSet<String>,
 }
 
@@ -121,7 +121,7 @@ fn convert(dump: &Dump, controller: Option<&str>) -> Result<Made> {
     Ok(made)
 }
 
-/// What is the whole cluster's.
+/// Writes settings of the whole cluster.
 fn settings(dump: &Dump, controller: &str, resources: &hosts::Resources, made: &mut Made) {
     let mut line = |key: &str, value: &str| made.slurm.push_str(&format!("{key}={value}\n"));
     line("ClusterName", "sge");

@@ -51,9 +51,9 @@ Jobs that are not over yet are left for a later run. At the end sums of jobs and
 with those of the source; the exit status is 1 if any differ.
 ";
 
-/// How often it says how far it is where no terminal shows a bar.
+/// Interval of progress messages where no terminal shows a bar.
 const SAY_INTERVAL: Duration = Duration::from_secs(10);
-/// How often accounts are compared: edits follow from others.
+/// Most comparisons of accounts: edits follow from others.
 const ROUNDS_MAX: usize = 6;
 /// Associations whose use one request sets.
 const USES_MAX: usize = 500;
@@ -279,7 +279,7 @@ fn import_entities(wanted: &Entities, client: &mut Client) -> Result<()> {
     Ok(())
 }
 
-/// What was used there counts here.
+/// Counts earlier use there here.
 fn import_use(source: &mut Source, client: &mut Client) -> Result<()> {
     let config = match client.query(Query::Partitions)? {
         Response::Cluster(part) => part.config,

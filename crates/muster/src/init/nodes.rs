@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{self, Read as _};
 use std::process::{Command, Stdio};
 
-/// What such a line says.
+/// Keys of such a line.
 const KEYS: [&str; 7] = [
     "CPUs",
     "Boards",
@@ -16,7 +16,7 @@ const KEYS: [&str; 7] = [
     "RealMemory",
     "TmpDisk",
 ];
-/// Bytes of what is read.
+/// Most bytes read.
 const BYTES_MAX: u64 = 16 << 20;
 
 /// A node.
@@ -74,7 +74,7 @@ pub(super) fn from_host(host: &str) -> Result<NodeLine> {
         .context("cannot run ssh")?;
     let mut said = Vec::new();
     if let Some(stdout) = child.stdout.take() {
-        // What more a host says gets no reader.
+        // Further output of a host gets no reader.
         stdout.take(BYTES_MAX).read_to_end(&mut said)?;
     }
     ensure!(

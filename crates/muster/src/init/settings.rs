@@ -1,4 +1,4 @@
-//! What the new cluster is to be: options, and answers at a terminal.
+//! Settings of the new cluster: options, and answers at a terminal.
 
 use super::nodes::{self, NodeLine, is_name};
 use anyhow::{Context as _, Result, bail, ensure};
@@ -8,10 +8,10 @@ use std::path::PathBuf;
 
 /// Hosts of one command.
 const HOSTS_MAX: usize = 8192;
-/// How often a question is asked.
+/// Number of times that a question is asked.
 const TRIES: usize = 3;
 
-/// How hosts prove who they are.
+/// Method by which hosts prove their identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Auth {
     /// Each node by a key of its own.
@@ -130,7 +130,7 @@ fn ask(name: &str, question: &str, otherwise: Option<&str>) -> Result<String> {
 }
 
 impl Settings {
-    /// What options say, and answers where they are missing.
+    /// Settings by options, and by answers where they are missing.
     pub(super) fn of_words(words: &[String]) -> Result<Settings> {
         let given = InitWords::parse(words)?;
         let cluster = given.value("cluster", "name of the cluster", None)?;

@@ -1,4 +1,4 @@
-//! What is to be run on each host after the configuration was written.
+//! Commands to run on each host after the configuration was written.
 
 use super::settings::{Auth, Settings};
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! `muster node join`: root of a node has it known by a key of its own. The channel to the controller begins with the token, which
-//! shows each side who the other is; what is between them can neither read nor change what is said.
+//! `muster node join`: root of a node has it known by a key of its own. The channel to the controller begins with the
+//! token, which shows each side who the other is; an attacker between them can neither read nor change any message.
 
 use super::{CommandWords, host_name};
 use crate::given_configuration;
@@ -20,9 +20,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 use zeroize::Zeroizing;
 
-/// How long the controller may take to accept a connection.
+/// Time limit for the controller to accept a connection.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
-/// How long it may take to answer.
+/// Time limit for its answer.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// Bytes of a token that is read from standard input.
 const TOKEN_BYTES_MAX: u64 = 4096;
@@ -65,7 +65,7 @@ pub(super) fn main(words: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What others of this host cannot see on a command line.
+/// Reads a token that others on this host cannot see on a command line.
 fn read_token() -> Result<Zeroizing<String>> {
     let mut text = Zeroizing::new(String::new());
     io::stdin()

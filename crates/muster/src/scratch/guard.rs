@@ -1,4 +1,4 @@
-//! Who cleans up after a private cluster whose owner was killed: a process of its own that reads a pipe of which the
+//! Cleaning up after a private cluster whose owner was killed: by a process of its own that reads a pipe of which the
 //! owner alone has the other end. The pipe ends with the owner, whatever ends that.
 
 use anyhow::Result;
@@ -51,7 +51,7 @@ pub(crate) fn main(args: &[String]) -> Result<ExitCode> {
 
 /// Ends all of a cluster and removes its directory.
 pub(super) fn clean(home: &Path) -> Result<()> {
-    // What it was being started by would go on starting it.
+    // A command that was starting it would go on starting it.
     kill_all(home, |words| words.get(1).is_some_and(|w| *w == b"up"));
     let down = super::muster(home, &["down"]);
     // Commands that were running in it, each a group of its own.
@@ -70,7 +70,7 @@ fn kill_all(home: &Path, condition: impl Fn(&[&[u8]]) -> bool) {
             .filter(|pid| {
                 let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
                 let words: Vec<&[u8]> = line.split(|b| *b == 0).collect();
-                // Those that have ended, and are not reaped yet, have none.
+                // Processes that have ended, and are not reaped yet, have none.
                 !line.is_empty() && condition(&words)
             })
             .collect();

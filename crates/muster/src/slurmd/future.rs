@@ -17,7 +17,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a controller is tried that cannot be reached, or has the host connected yet.
+/// Time for which a controller is tried that cannot be reached, or has the host connected yet.
 const TRY_MAX: Duration = Duration::from_secs(60);
 /// The first pause between two attempts, which doubles.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -66,7 +66,7 @@ fn taken(answer: &[u8], config: &Config) -> Result<NodeDef> {
     node.context("the controller gave no node")
 }
 
-/// What of a node its agent needs, as a line of slurm.conf.
+/// Settings of a node that its agent needs, as a line of slurm.conf.
 fn line(node: &NodeConfig) -> String {
     format!(
         "NodeName={} NodeHostname={} NodeAddr={} Port={} CPUs={} Boards={} Sockets={} CoresPerSocket={} ThreadsPerCore={} RealMemory={}",

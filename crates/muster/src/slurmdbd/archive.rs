@@ -1,4 +1,4 @@
-//! Files of what is purged: written as a whole and on disk before a row goes, with a name that no file has.
+//! Files of purged rows: written as a whole and on disk before a row goes, with a name that no file has.
 
 use anyhow::{Context as _, Result, ensure};
 use muster_acct::{ArchiveHeader, ArchiveWriter, Archived, PurgeKind, Purger, RowKey};
@@ -71,7 +71,7 @@ const KEYS: [(&str, PurgeKind, &str, &str, Option<&str>); 7] = [
     ),
 ];
 
-/// What slurmdbd.conf says of archives.
+/// Settings of archives in slurmdbd.conf.
 #[derive(Clone, Debug)]
 pub(crate) struct ArchiveSettings {
     dir: PathBuf,
@@ -126,8 +126,8 @@ impl ArchiveSettings {
         self.script.is_none() && self.kept.contains(&what)
     }
 
-    /// Starts the site's program, if it archives any of what is about to be purged of before these times. It gets no argument, and
-    /// no environment but Slurm's variables and where programs are.
+    /// Starts the site's program, if it archives any of the rows about to be purged of before these times. It gets no
+    /// argument, and no environment but Slurm's variables and the path of programs.
     pub(super) fn start_script(
         &self,
         due: &BTreeMap<PurgeKind, Timestamp>,
@@ -287,7 +287,7 @@ fn time_of(row: &Archived) -> Timestamp {
 mod tests {
     use super::*;
 
-    /// Who had taken all numbers had purging stop.
+    /// A user who had taken all numbers stopped purging.
     #[test]
     fn names_that_were_taken_keep_no_archive_from_being_written() {
         let dir = std::env::temp_dir().join(format!("muster-archive.{}", std::process::id()));

@@ -1,4 +1,5 @@
-//! The thread of slurmdbd that purges: at the beginning of each hour, day or month, what is so many of these older.
+//! The thread of slurmdbd that purges: at the beginning of each hour, day or month, rows older than the set number of
+//! these.
 
 use super::archive::{ArchiveSettings, FILE_ROWS};
 use super::purge_lock::PurgeLock;
@@ -17,17 +18,17 @@ use std::time::Duration;
 
 /// Rows of one transaction at most: the controller's own wait that long.
 const STEP_ROWS: usize = 1000;
-/// How long others may write between two transactions.
+/// Time for others to write between two transactions.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How often it is looked whether an hour has begun.
+/// Interval of checks whether an hour has begun.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
-/// How often it is looked whether the site's program has ended.
+/// Interval of checks whether the site's program has ended.
 const SCRIPT_INTERVAL: Duration = Duration::from_millis(100);
 /// First wait after a failure; each further one is twice as long.
 const RETRY_MIN: Duration = Duration::from_secs(10);
 /// Longest wait after a failure.
 const RETRY_MAX: Duration = Duration::from_secs(600);
-/// For how long the controller may still write what is about jobs that it keeps no more.
+/// Time for which the controller may still write rows about jobs that it has forgotten.
 const LATE: Duration = Duration::from_secs(600);
 
 /// The keys of slurmdbd.conf, and what each is about.
@@ -63,7 +64,7 @@ impl Age {
         Ok(Age { count, unit })
     }
 
-    /// What is over before then is old enough, since the beginning of this hour, day or month.
+    /// Time before which ended records are old enough, since the beginning of this hour, day or month.
     fn before(self, now: &Zoned) -> Result<Timestamp, jiff::Error> {
         let hour = ZonedRound::new()
             .smallest(Unit::Hour)
@@ -85,7 +86,7 @@ impl Age {
     }
 }
 
-/// What slurmdbd.conf says of purging.
+/// Settings of purging in slurmdbd.conf.
 #[derive(Clone, Debug)]
 pub(crate) struct PurgeSettings {
     ages: Vec<(PurgeKind, Age)>,
@@ -134,7 +135,7 @@ impl PurgeSettings {
         Ok(())
     }
 
-    /// What is said of archives.
+    /// Settings of archives.
     pub(crate) fn archive_mut(&mut self) -> &mut ArchiveSettings {
         &mut self.archive
     }
@@ -197,7 +198,7 @@ impl Purging {
     }
 }
 
-/// Purges once what is old enough; what was done.
+/// Purges once all that is old enough; returns messages about it.
 pub(crate) fn once(settings: PurgeSettings) -> Result<Vec<String>> {
     let mut worker = Worker {
         settings,
@@ -235,7 +236,7 @@ struct Worker {
     stop: Arc<Stop>,
     /// Before when all is purged.
     done: BTreeMap<PurgeKind, Timestamp>,
-    /// What the last purge did.
+    /// Messages about the last purge.
     said: Vec<String>,
 }
 
@@ -319,7 +320,7 @@ impl Worker {
         }
     }
 
-    /// Purges what is of one kind, a step at a time. What is archived is on disk before.
+    /// Purges rows of one kind, a step at a time. Archived ones are on disk before.
     fn purge(
         &mut self,
         purger: &mut Purger,

@@ -235,7 +235,7 @@ pub struct StartedStepd {
 /// A user, as groups are looked up by.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UserAccount {
-    /// The name of the script.
+    /// The user's name.
     pub name: String,
     /// The primary group.
     pub gid: u32,

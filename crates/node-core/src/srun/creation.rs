@@ -51,7 +51,7 @@ pub(super) enum Progress {
 const RETRY_FIRST_MS: u64 = 1000;
 /// No wait is longer.
 const RETRY_MOST_MS: u64 = 8000;
-/// How often it is made again.
+/// Most retries of a request.
 const RETRIES_MAX: u32 = 20;
 
 const FAILED: Progress = Progress::Failed { is_busy: false };

@@ -605,7 +605,7 @@ impl Outlook {
             places: Vec::with_capacity(PLACES),
             at: Cell::new(0),
         };
-        // What was free before the job starts does not become free last.
+        // Resources free before the job starts do not become free last.
         let gone_by = Some(self.assumed.gone_by).filter(|by| *by <= future.start);
         let grown = self.steps[..future.grown].iter().rev();
         let grown = grown.take_while(|step| gone_by.is_none_or(|by| step.at > by));

@@ -241,7 +241,7 @@ pub(crate) fn earliest_together(
     (found, cost)
 }
 
-/// What outlooks would cost, without computing them.
+/// Cost of outlooks, without computing them.
 struct OutlookCosts<'a> {
     fleet: &'a Fleet,
     assumed: EndAssumption,

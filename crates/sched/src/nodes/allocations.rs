@@ -71,7 +71,7 @@ pub(crate) struct EndAssumption {
     pub(crate) ends: Ends,
     /// The assumed end of jobs whose end is not known, if any.
     pub(crate) endless: Option<Timestamp>,
-    /// Jobs that end by this time count as gone where a choice depends on what is free already.
+    /// Jobs that end by this time count as gone where a choice depends on resources that are free already.
     pub(crate) gone_by: Timestamp,
 }
 

@@ -23,8 +23,8 @@ pub(crate) struct ResourceDistance {
     pub(crate) memory: bool,
 }
 
-/// Chooses a number of free CPUs. `far` returns what is not next to a range of CPUs, given by its
-/// first CPU and the CPU after its last.
+/// Chooses a number of free CPUs. `far` returns the resources that are not next to a range of CPUs, given by its first
+/// CPU and the CPU after its last.
 pub(crate) fn pick(
     class: &NodeClass,
     free: &CpuSet,

@@ -103,8 +103,8 @@ impl PartView {
         self.tree.next(from, cpus, mib)
     }
 
-    /// Places whose nodes may have so much free, the tightest of the lowest weight first;
-    /// `None` where CPUs are shared, so that what is free is not all that there is to have.
+    /// Places of nodes that may have `least` free, the tightest of the lowest weight first; `None` where CPUs are
+    /// shared, so that jobs can have more than free ones.
     pub(crate) fn tightest(&self, least: LeastFree) -> Option<impl Iterator<Item = usize> + '_> {
         let own = self.sharing.is_none();
         own.then(|| self.fits.tightest(least))

@@ -82,8 +82,8 @@ impl Blocks {
             .filter(move |r| r.record.meets(window.now, window.start, window.end))
     }
 
-    /// What reservations leave of a node's room to a job of the partition that runs in this window; whether that is less for
-    /// maintenance or for others.
+    /// Narrows a node's room to the part that reservations leave to a job of the partition that runs in this window;
+    /// returns whether that is less for maintenance or for others.
     pub(crate) fn narrow<'r>(
         &self,
         own: Option<&ReservationPartition>,

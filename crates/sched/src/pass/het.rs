@@ -331,8 +331,8 @@ fn kinds_of(pass: &Pass<'_>, components: &[Component]) -> Vec<usize> {
     kinds.map(|(c, own)| first(c).unwrap_or(own)).collect()
 }
 
-/// Takes nodes for all components, or gives back what was taken. Where not all lanes can be tried in this pass the next one goes
-/// on there: one that fits in the last only would never start.
+/// Takes nodes for all components, or gives all of them back. Where not all lanes can be tried in this pass the next
+/// one goes on there: one that fits in the last only would never start.
 fn place_all(
     pass: &mut Pass<'_>,
     leader: JobId,
@@ -657,7 +657,7 @@ fn earliest(
     let question = JointQuestion::new(pass, components, ends);
     let last = pass.s.last_joint.as_ref();
     let known = last.filter(|last| {
-        // Other jobs may have taken what was found for the present.
+        // Other jobs may have taken nodes found for the present.
         let holds = |joint: &Joint| joint.start > pass.now;
         Some(&last.question) == question.as_ref() && last.found.as_ref().is_none_or(holds)
     });

@@ -97,7 +97,7 @@ struct AlreadyLeaving<'s> {
     /// Jobs that are leaving: in their grace time, chosen earlier in this pass, or being cleaned
     /// up.
     leaving: Vec<FreedShares<'s>>,
-    /// Jobs that are stopped and that the waiting job may not preempt. They go on when what they had is free.
+    /// Jobs that are stopped and that the waiting job may not preempt. They go on when their resources are free.
     others: Vec<&'s Job>,
 }
 
@@ -356,13 +356,13 @@ fn claim(pass: &mut Pass<'_>, lane: u32, id: JobId, made: (&RoomPlan<'_>, &[&Job
 /// When jobs leave.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Departure {
-    /// They are stopped in the moment in which the waiting job starts.
+    /// Resources that jobs that leave in any case give back, and when.
     AtOnce,
     /// Some of them end first. Meanwhile stopped jobs may go on.
     Later,
 }
 
-/// What jobs that leave in any case give back, and when.
+/// Resources that jobs that leave in any case give back, and when.
 #[derive(Clone, Copy)]
 struct FreedRoom<'a, 's> {
     freed: &'a [FreedShares<'s>],

@@ -89,7 +89,7 @@ impl PassReservations {
     }
 }
 
-/// Handles the first waiting job of a partition: holds what it needs.
+/// Handles the first waiting job of a partition: holds its nodes.
 pub(super) fn waits(pass: &mut Pass<'_>, lane: u32, part: u32, key: HeadKey) {
     let job = key.job;
     let view = &pass.s.fleet.parts[part as usize];

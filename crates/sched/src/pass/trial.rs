@@ -63,7 +63,7 @@ fn is_equal_request(a: &JobSpec, b: &JobSpec) -> bool {
         && a.ask == b.ask
 }
 
-/// What is to be found out about the components of a heterogeneous job.
+/// Goal of a trial of the components of a heterogeneous job.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TrialGoal {
     /// The earliest time.

@@ -24,7 +24,7 @@ use std::ops::Range;
 #[derive(Default)]
 struct JobCpus {
     all: CpuSet,
-    /// Those of jobs of the partition.
+    /// CPUs of jobs of the partition.
     own: CpuSet,
 }
 
@@ -87,8 +87,8 @@ pub(crate) struct AfterPreemption<'a> {
     /// CPUs that the waiting job does not get although jobs return them.
     stopped: Option<&'a StoppedCpus>,
     start: Timestamp,
-    /// The time at which the last of them leaves. The job starts then at the earliest, and ends later by as much; what is
-    /// free before is held for it meanwhile.
+    /// The time at which the last of them leaves. The job starts then at the earliest, and ends later by as much;
+    /// resources free before are held for it meanwhile.
     all_gone: Timestamp,
     length_ms: Option<u64>,
     /// Set when a reservation has reduced the room of a node.

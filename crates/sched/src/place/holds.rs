@@ -146,8 +146,7 @@ impl Holds {
         self.narrowed = true;
     }
 
-    /// Another job starts now on a reserved node and outlasts the start of the hold: reduces what
-    /// is left to other jobs.
+    /// Another job starts now on a reserved node and outlasts the start of the hold: reduces the rest for other jobs.
     pub(crate) fn take_spare(&mut self, fleet: &Fleet, node: u32, end: Timestamp, want: &Want) {
         if self.of(node).is_empty() {
             return;

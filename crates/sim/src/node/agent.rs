@@ -13,7 +13,7 @@ use muster_proto::node::NumberedReport;
 use muster_trust::{KeyPair, SealedSession};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// What goes to the launcher.
+/// Message to the launcher.
 #[derive(Debug)]
 pub(crate) enum ToLauncher {
     /// By root, first on a link.
@@ -24,7 +24,7 @@ pub(crate) enum ToLauncher {
     Closed,
 }
 
-/// How far a connection to the controller has come.
+/// Stage of a connection to the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DialStage {
     /// The greeting waits for the launcher's key.
@@ -51,7 +51,7 @@ pub(crate) struct Dial {
     pub(crate) input: Frames,
 }
 
-/// Who has asked for something.
+/// Source of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestSource {
     /// An srun, by this connection of its.
@@ -60,7 +60,7 @@ pub(crate) enum RequestSource {
     Peer(usize, u64, PeerRequestId),
 }
 
-/// What has arrived at an agent.
+/// Input that has arrived at an agent.
 #[derive(Debug)]
 pub(crate) enum AgentInput {
     Event(Box<agent::Event>),
@@ -87,7 +87,7 @@ pub(crate) struct AgentProcess {
     pub(crate) last_dial: u64,
     /// The launcher has answered on the link of this number.
     pub(crate) launcher: Option<u64>,
-    /// What goes to launcher and controller with the end of the burst.
+    /// Messages to launcher and controller at the end of the burst.
     pub(crate) to_launcher: Vec<ToLauncher>,
     pub(crate) to_controller: Vec<Vec<NumberedReport>>,
     pub(crate) requests: BTreeMap<RequestId, RequestSource>,
@@ -98,10 +98,10 @@ pub(crate) struct AgentProcess {
     pub(crate) expected: BTreeMap<AttemptStep, StepdChannelId>,
     /// Requests of other agents that were answered and are not over.
     pub(crate) answered: BTreeSet<RequestId>,
-    /// What other agents were asked and have not answered.
+    /// Requests to other agents that were not answered.
     pub(crate) asked: BTreeSet<PeerRequestId>,
     pub(crate) next_id: u64,
-    /// It is killed before it carries out so many more actions.
+    /// Number of actions before which it is killed.
     pub(crate) dies_in: Option<u64>,
 }
 
@@ -129,7 +129,7 @@ impl AgentProcess {
         }
     }
 
-    /// What is not over, in words.
+    /// Unfinished work, in words.
     pub(crate) fn unfinished(&self) -> String {
         format!(
             "{:?}, requests {:?}, streams {:?}, daemons {:?}, {} inputs",

@@ -9,7 +9,7 @@ use muster_node_core::launcher::{LauncherRecords, StepResult};
 use muster_node_core::messages::KeptEntries;
 use std::collections::BTreeMap;
 
-/// What a node lacks.
+/// Resource that a node lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DiskFault {
     /// ENOSPC.
@@ -21,7 +21,7 @@ pub(crate) enum DiskFault {
 }
 
 impl DiskFault {
-    /// What is said of it.
+    /// Its error text.
     pub(crate) fn failure(self) -> Failure {
         let (error, is_temporary) = match self {
             DiskFault::Full => ("No space left on device", true),
@@ -43,7 +43,7 @@ impl DiskFault {
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Disk {
-    /// What fails, and until when.
+    /// End of a fault, and its kind.
     pub(crate) fault: Option<(u64, DiskFault)>,
     records: Vec<u8>,
     /// Since when the launcher has lines that it could not write.
@@ -57,7 +57,7 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// What fails now.
+    /// The fault that is active now.
     pub(crate) fn fault_at(&self, now: u64) -> Option<DiskFault> {
         let (until, fault) = self.fault?;
         (now < until).then_some(fault)
@@ -131,7 +131,7 @@ impl Disk {
         is_written
     }
 
-    /// The machine loses power: what was written last may not be on the disk.
+    /// The machine loses power: the last writes may not be on the disk.
     pub(crate) fn lose_power(&mut self, random: &mut Random) {
         if random.one_in(2) {
             return;

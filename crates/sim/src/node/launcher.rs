@@ -36,11 +36,11 @@ pub(crate) struct LauncherProcess {
     pub(crate) life: u64,
     /// Answers to actions, which come before all other events.
     pub(crate) events: VecDeque<Event>,
-    /// What has arrived from agents, and by which link.
+    /// Messages from agents, with the link of each.
     pub(crate) inbox: VecDeque<(u64, ToLauncher)>,
     pub(crate) timers: BTreeMap<Timer, u64>,
     pub(crate) watched: BTreeSet<i32>,
-    /// Watched processes that have ended, with what is known of it.
+    /// Watched processes that have ended, with the known status.
     pub(crate) watched_ended: BTreeMap<i32, Option<i32>>,
     pub(crate) helpers: BTreeSet<i32>,
     pub(crate) stepds: BTreeMap<StepdConnId, StepdConnection>,
@@ -52,7 +52,7 @@ pub(crate) struct LauncherProcess {
     /// The link of the agent that is attached.
     pub(crate) attached: Option<u64>,
     pub(crate) last_id: u64,
-    /// It is killed before it carries out so many more actions.
+    /// Number of actions before which it is killed.
     pub(crate) dies_in: Option<u64>,
 }
 

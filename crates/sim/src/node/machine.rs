@@ -16,7 +16,7 @@ use std::path::PathBuf;
 /// Number of a socket pair of which a step daemon has one end.
 pub(crate) type ChannelId = u64;
 
-/// What a process is.
+/// Kind of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A batch script.
@@ -29,7 +29,7 @@ pub(crate) enum Kind {
     Programs(JobAttempt, JobProgramKind),
     /// A process that serves the launcher itself.
     Helper,
-    /// What a script has left, or a task of this step daemon.
+    /// A leftover of a script, or of a task of this step daemon.
     Orphan(JobAttempt, Option<i32>),
 }
 
@@ -56,10 +56,10 @@ impl Kind {
     }
 }
 
-/// Who collects a process.
+/// Process that collects a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Parent {
-    /// The launcher, also of what was orphaned below it.
+    /// The launcher, also for orphans below it.
     Launcher,
     /// A step daemon.
     Stepd(i32),
@@ -67,7 +67,7 @@ pub(crate) enum Parent {
     Init,
 }
 
-/// What a process has of its node.
+/// A process's share of its node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Share {
     /// CPUs.
@@ -88,9 +88,9 @@ pub(crate) struct Process {
     pub(crate) share: Share,
     /// Its wait status, when it has ended and was not collected.
     pub(crate) ended: Option<i32>,
-    /// It never executed what it was to.
+    /// Why it never executed its program.
     pub(crate) failure: Option<ScriptFailure>,
-    /// How it ends by itself.
+    /// Its status if it ends by itself.
     pub(crate) status: i32,
     /// Distinguishes timers: an older one does nothing.
     pub(crate) timer: u64,
@@ -128,7 +128,7 @@ impl Process {
         self.ended.is_none()
     }
 
-    /// What is seen of it.
+    /// Its attributes as the launcher sees them.
     pub(crate) fn traits(&self) -> ProcessTraits {
         ProcessTraits {
             belongs: self.kind.belongs(),
@@ -138,7 +138,7 @@ impl Process {
     }
 }
 
-/// What goes down to a step daemon.
+/// Message to a step daemon.
 #[derive(Debug)]
 pub(crate) enum Down {
     /// A command, and the daemon's end of a channel to the agent that goes with it.
@@ -166,7 +166,7 @@ pub(crate) struct Channel {
 #[derive(Default)]
 pub(crate) struct Machine {
     pub(crate) processes: BTreeMap<i32, Process>,
-    /// Of those that are step daemons, what they do.
+    /// State of the processes that are step daemons.
     pub(crate) stepds: BTreeMap<i32, StepdProcess>,
     /// Where step daemons listen.
     pub(crate) sockets: BTreeMap<PathBuf, i32>,

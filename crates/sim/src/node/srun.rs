@@ -13,7 +13,7 @@ pub(crate) struct AgentConnection {
     pub(crate) node: usize,
     /// The agent's process.
     pub(crate) life: u64,
-    /// What it has sent, and was not read.
+    /// Messages that it has sent, and that were not read.
     pub(crate) replies: VecDeque<AgentReply>,
     pub(crate) is_closed: bool,
 }
@@ -37,6 +37,6 @@ pub(crate) struct SrunProcess {
     /// It catches signals, and those that have come.
     pub(crate) catches_signals: bool,
     pub(crate) signals: VecDeque<i32>,
-    /// It is killed before it carries out so many more actions.
+    /// Number of actions before which it is killed.
     pub(crate) dies_in: Option<u64>,
 }

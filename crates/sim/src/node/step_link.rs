@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// Number of a connection.
 pub(crate) type StepLinkId = u64;
 
-/// Who has connected.
+/// Process that has connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LinkClient {
     /// This srun, which calls the connection so.
@@ -19,13 +19,13 @@ pub(crate) enum LinkClient {
 /// The end of a step daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LinkServer {
-    /// It is a descriptor that is passed on and that so many hold.
+    /// It is a descriptor that is passed on, with this number of holders.
     Passed(u32),
     /// This node's process has it.
     Stepd(usize, i32),
 }
 
-/// What is readable at an end of a connection.
+/// Data readable at an end of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Readable {
     pub(crate) frames: Frames,
@@ -33,7 +33,7 @@ pub(crate) struct Readable {
     pub(crate) is_new: bool,
     /// The other end is closed, and all that came before has come.
     pub(crate) is_closed: bool,
-    /// When the last of what was sent arrives, milliseconds.
+    /// Arrival of the last data sent, milliseconds.
     last_at: u64,
 }
 
@@ -71,7 +71,7 @@ pub(crate) enum LinkArrival {
 }
 
 impl StepLink {
-    /// What is readable at the end to which a direction leads.
+    /// Data readable at the end to which a direction leads.
     pub(crate) fn readable(&mut self, direction: Direction) -> &mut Readable {
         match direction {
             Direction::Up => &mut self.up,
@@ -79,7 +79,7 @@ impl StepLink {
         }
     }
 
-    /// When something that is sent now arrives: after what was sent before.
+    /// Arrival of data that is sent now: after all sent before.
     pub(crate) fn arrives_at(&mut self, direction: Direction, at: u64) -> u64 {
         let readable = self.readable(direction);
         readable.last_at = readable.last_at.max(at);

@@ -21,14 +21,14 @@ pub(crate) enum Greeted {
 /// The connections of a daemon.
 #[derive(Debug, Default)]
 pub(crate) struct StepdClients {
-    /// Those that were made and not accepted.
+    /// Connections that were made and not accepted.
     pub(crate) arrived: VecDeque<StepLinkId>,
-    /// Those that have said nothing.
+    /// Connections without a message so far.
     pub(crate) strangers: Vec<(ClientId, StepLinkId)>,
     pub(crate) greeted: Option<(ClientId, Greeted)>,
     /// srun, or the node above.
     pub(crate) client: Option<(ClientId, StepLinkId)>,
-    /// What came with the step that is being given.
+    /// Connection that came with the step that is being given.
     pub(crate) handed_over: Option<(ClientId, StepLinkId)>,
     last: u64,
 }
@@ -49,12 +49,12 @@ pub(crate) struct StreamKey {
     pub(crate) is_stderr: bool,
 }
 
-/// What a daemon has of the tasks of its step.
+/// A daemon's state of the tasks of its step.
 #[derive(Debug, Default)]
 pub(crate) struct StepTasks {
     /// Streams that are read, and the processes that hold them open.
     pub(crate) streams: BTreeMap<StreamKey, BTreeSet<i32>>,
-    /// What was written, and not read; nothing is the end of a stream.
+    /// Output written, and not read; nothing is the end of a stream.
     pub(crate) output: VecDeque<(StreamKey, Vec<u8>)>,
     /// Tasks that wait to be let go, and how long they last then, milliseconds.
     pub(crate) held: Vec<(i32, u64)>,
@@ -94,7 +94,7 @@ pub(crate) struct StepdProcess {
     pub(crate) flushed_at: Option<u64>,
     /// Answers to actions, which come before all other events.
     pub(crate) events: VecDeque<Event>,
-    /// It is killed before it carries out so many more actions.
+    /// Number of actions before which it is killed.
     pub(crate) dies_in: Option<u64>,
 }
 

@@ -8,7 +8,7 @@ pub const TAU_S: f64 = 10.0;
 /// A job that has run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Finished {
-    /// What it was.
+    /// The job.
     pub job: WorkloadJob,
     /// When it started, seconds after the workload's begin.
     pub start_s: i64,
@@ -43,7 +43,7 @@ pub struct Sample {
     pub busy: u32,
 }
 
-/// How good a schedule is.
+/// Quality of a schedule.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Metrics {
     /// Jobs that ran.
@@ -60,7 +60,7 @@ pub struct Metrics {
     pub utilisation: f64,
 }
 
-/// The figures of a set of jobs on so many processors.
+/// The figures of a set of jobs on this number of processors.
 pub fn metrics(jobs: &[Finished], processors: u32) -> Metrics {
     if jobs.is_empty() {
         return Metrics::default();

@@ -12,7 +12,7 @@ const BETWEEN: f64 = 50.0;
 /// Columns at most.
 const COLUMNS: usize = 1000;
 
-/// What is drawn at a column.
+/// Values drawn at a column.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Column {
     waiting: usize,

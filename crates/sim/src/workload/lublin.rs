@@ -7,7 +7,7 @@
 use super::{Workload, WorkloadJob};
 use crate::random::Random;
 
-/// What to generate.
+/// Settings of a workload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// Number of jobs.
@@ -43,7 +43,7 @@ const SERIAL: f64 = 0.244;
 const POWER_OF_TWO: f64 = 0.576;
 /// Logarithm (base 2) of the least size of a parallel job.
 const SIZE_LOW: f64 = 0.8;
-/// How far the middle of the two-stage distribution is below the largest size, as a logarithm.
+/// Distance of the middle of the two-stage distribution below the largest size, as a logarithm.
 const SIZE_MIDDLE_BELOW: f64 = 2.5;
 /// Share of parallel jobs below that middle.
 const SIZE_LOW_SHARE: f64 = 0.86;
@@ -165,7 +165,7 @@ fn run_time(random: &mut Random, processors: u32) -> u64 {
     (gamma(random, shape).min(RUN_MOST).exp().round() as u64).max(1)
 }
 
-/// What a user asks for: some multiple of what is needed, up to the next round number.
+/// A user's time limit: some multiple of the run time, up to the next round number.
 fn limit(random: &mut Random, run_s: u64) -> u64 {
     let wanted = run_s as f64 / unit(random).max(0.05);
     let round = ROUND_S.into_iter().find(|s| *s as f64 >= wanted);

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 pub struct SwfError {
     /// Its number, from 1.
     pub line: usize,
-    /// What is wrong with it, and what was expected.
+    /// The error, and the expected form.
     pub what: String,
 }
 

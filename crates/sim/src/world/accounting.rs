@@ -1,4 +1,4 @@
-//! What bounds jobs beside nodes: priorities of many factors, a QOS with limits, licenses. Some clusters have them.
+//! Limits of jobs beside nodes: priorities of many factors, a QOS with limits, licenses. Some clusters have them.
 
 use super::World;
 use crate::random::Random;

@@ -285,7 +285,7 @@ impl AgentExecutor<'_> {
         Ok(())
     }
 
-    /// What a step daemon has sent, if it has sent something, or is gone.
+    /// Messages of a step daemon, if it has sent some, or is gone.
     fn read_stepd(&mut self, node: usize, stepd: StepdChannelId) -> Option<agent::Event> {
         let here = &mut self.world.nodes[node];
         let channel = *here.agent.as_ref()?.stepds.get(&stepd)?;
@@ -546,7 +546,7 @@ impl AgentExecutor<'_> {
         true
     }
 
-    /// Sends the launcher what is for it; whether the launcher gets all.
+    /// Sends the launcher its messages; whether the launcher gets all.
     fn flush_launcher(&mut self, node: usize) -> bool {
         let link = self.world.nodes[node].link.as_ref().map(|l| l.id);
         let Some(agent) = &mut self.world.nodes[node].agent else {

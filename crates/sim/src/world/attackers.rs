@@ -1,6 +1,6 @@
-//! Users who attack: what they send goes through the decoder and, as a valid request would, to the writer. Of each
-//! request it is looked at what the core decides on it: nothing of another user's may change, and no field that the
-//! client fills in may give it rights.
+//! Users who attack: their bytes go through the decoder and, as a valid request would, to the writer. The core's
+//! decision on each request is checked: nothing of another user's may change, and no field that the client fills in may
+//! give it rights.
 
 use super::clients::{Users, brief};
 use super::hostile_users::{FIRST_UID, USERS};
@@ -51,7 +51,7 @@ impl Users<'_> {
     }
 
     fn known_to(&mut self, uid: u32) -> Option<AttackerKnowledge> {
-        // What is drawn for attackers must not change what others do.
+        // Draws for attackers must not change the actions of others.
         std::mem::swap(&mut self.world.random, &mut self.world.chaos);
         let mut spec = self.make_spec("");
         std::mem::swap(&mut self.world.random, &mut self.world.chaos);
@@ -72,7 +72,7 @@ impl Users<'_> {
         })
     }
 
-    /// What would be decided on a request of a hostile user now.
+    /// Checks the decision on a request of a hostile user now.
     pub(crate) fn judge(&mut self, identity: &Identity, command: &UserCommand) -> Outcome {
         let now = self.world.clock();
         let Some(controller) = &self.world.controller else {
@@ -96,7 +96,7 @@ impl Users<'_> {
             .map_err(broken)
     }
 
-    /// How many requests of hostile users were accepted and refused, for the trace.
+    /// Counts accepted and refused requests of hostile users, for the trace.
     pub(crate) fn attack_is_answered(&mut self, reply: &Reply) {
         let accepted = !matches!(reply, Reply::Refused(_));
         self.world.attacks.0 += 1;
@@ -144,7 +144,7 @@ fn touches_own_jobs_only(
     for event in &decision.events {
         let may = match event {
             Event::JobSubmitted { .. } | Event::BlobStored { .. } => true,
-            // What others wait for has happened, or cannot handle any more.
+            // An event that others wait for has happened, or cannot happen any more.
             Event::JobChanged { id, change, .. } => {
                 let follows = matches!(
                     change,
@@ -164,7 +164,7 @@ fn touches_own_jobs_only(
                 let waits = state.jobs.get(base).map(|job| !job.waiting_on.is_empty());
                 owns(base) || waits == Some(true)
             }
-            // Who was stopped for one that ends goes on.
+            // A job that was stopped for one that ends goes on.
             Event::JobResumed { .. } => true,
             Event::NodeReleased { id, .. }
             | Event::JobRequeued { id, .. }
@@ -175,7 +175,7 @@ fn touches_own_jobs_only(
                 matches!(change, NodeChange::Reboot(_) | NodeChange::Power(_))
             }
             Event::CrontabSet { uid, .. } => *uid == identity.uid,
-            // What happens to nodes and jobs makes them fire.
+            // Events of nodes and jobs make them fire.
             Event::TriggersChanged { .. } => true,
             Event::ReservationSet { .. } | Event::ReservationGone { .. } => {
                 !state.reservations.is_empty()

@@ -1,5 +1,5 @@
-//! Users and administrators: what the cluster is, what they submit and do to their jobs, which answers reached them,
-//! and, after the faults, what they do so that everything can end.
+//! Users and administrators: the cluster that they make, their submissions and changes of jobs, the answers that
+//! reached them, and, after the faults, their actions so that everything can end.
 
 use super::hostile_users::is_hostile;
 use super::submission::Submission;
@@ -33,7 +33,7 @@ pub(crate) struct Clients {
     next_request: RequestId,
     next_job: u64,
     requests: BTreeMap<RequestId, Request>,
-    /// What was acknowledged, by number.
+    /// Acknowledged submissions, by number.
     acknowledged: BTreeMap<JobId, Submission>,
     /// Every submission that was sent, by its name.
     sent: BTreeMap<String, Submission>,
@@ -61,7 +61,7 @@ enum Stage {
     AtWriter,
 }
 
-/// What a script will do.
+/// Behaviour of a script.
 pub(crate) struct Script {
     pub(crate) duration_ms: u64,
     pub(crate) exit: ExitStatus,
@@ -72,7 +72,7 @@ pub(crate) struct Script {
     pub(crate) ignores_term: bool,
 }
 
-/// What the script of this run does: it follows from the job's name.
+/// Behaviour of the script of this run: it follows from the job's name.
 pub(crate) fn script_of(name: &str, attempt: JobAttempt) -> Script {
     let seed = name.bytes().fold(attempt.job.0, |h, b| {
         h.wrapping_mul(31).wrapping_add(u64::from(b))
@@ -111,7 +111,7 @@ impl Clients {
         }
     }
 
-    /// How many submissions were acknowledged.
+    /// Number of acknowledged submissions.
     pub(crate) fn acknowledged(&self) -> u64 {
         self.acknowledged.len() as u64
     }
@@ -145,7 +145,7 @@ impl Clients {
         self.requests.is_empty()
     }
 
-    /// The controller died: what it had not answered never will be.
+    /// The controller died: requests without an answer never get one.
     pub(crate) fn lose_requests(&mut self) -> Vec<Lost> {
         let requests = std::mem::take(&mut self.requests).into_iter();
         let (lost, kept) = requests.partition(|(_, request)| request.stage == Stage::AtWriter);
@@ -510,7 +510,7 @@ impl Users<'_> {
         Ok(())
     }
 
-    /// An answer reached its client: what it says holds from now on.
+    /// An answer reached its client: its content holds from now on.
     pub(crate) fn answer_arrives(&mut self, id: RequestId, reply: &Reply) -> Outcome {
         invariants::invariant_nothing_panics(reply)?;
         let request = self.world.clients.requests.remove(&id);
@@ -537,7 +537,7 @@ impl Users<'_> {
         Ok(())
     }
 
-    /// What an administrator does at the end so that nothing waits for somebody. Repeated until all is over.
+    /// Actions of an administrator at the end so that nothing waits for somebody. Repeated until all is over.
     pub(crate) fn heal(&mut self) {
         self.world.later(20_000, WorldEvent::Heal);
         let Some(controller) = &self.world.controller else {
@@ -631,7 +631,7 @@ pub(crate) fn brief(command: &UserCommand) -> String {
     text
 }
 
-/// What a job asks for of nodes of this partition, which can have it.
+/// A job's request for nodes of this partition, which can have it.
 fn make_ask(random: &mut Random, partition: &PartitionConfig, nodes: &[NodeConfig]) -> ResourceAsk {
     let smallest = |count: usize| {
         let mut cpus: Vec<u32> = nodes

@@ -27,7 +27,7 @@ impl World {
         Timestamp(EPOCH_MS).plus_ms(self.now)
     }
 
-    /// What the wall clock of the controller's machine says.
+    /// The wall clock of the controller's machine.
     pub(crate) fn wall(&self) -> Timestamp {
         Timestamp(self.time().0.saturating_add(self.skew))
     }
@@ -40,7 +40,7 @@ impl World {
         }
     }
 
-    /// What the controller takes for the time.
+    /// The controller's time.
     pub(crate) fn clock(&mut self) -> Timestamp {
         let reading = self.reading();
         match &mut self.steady {
@@ -65,7 +65,7 @@ impl ControllerClock<'_> {
         self.follow_clock();
     }
 
-    /// What the writer does with its clock between turns.
+    /// Work of the writer on its clock between turns.
     pub(crate) fn follow_clock(&mut self) {
         let reading = self.world.reading();
         let Some(controller) = &self.world.controller else {
@@ -82,7 +82,7 @@ impl ControllerClock<'_> {
         }
     }
 
-    /// The machine booted: what was known of its clocks is void.
+    /// The machine booted: earlier knowledge of its clocks is void.
     pub(crate) fn clocks_are_lost(&mut self) {
         self.world.booted_ms = self.world.now;
         self.world.kept_clock = None;

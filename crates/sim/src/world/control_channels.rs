@@ -24,7 +24,7 @@ impl Machines<'_> {
             return;
         };
         open.is_upper_closed = true;
-        // What was not read is lost.
+        // Unread messages are lost.
         open.up.clear();
         match open.is_lower_closed {
             true => drop(channels.remove(&channel)),
@@ -49,7 +49,7 @@ impl Machines<'_> {
         }
     }
 
-    /// What was sent to a daemon is lost, and descriptors that came with it are closed.
+    /// A message to a daemon is lost, and descriptors that came with it are closed.
     pub(super) fn discard_message_to_stepd(&mut self, node: usize, down: Down) {
         match down {
             Down::Command(_, agent) => {

@@ -11,7 +11,7 @@ const COUNT: u64 = 2;
 /// Memory that a step asks for, MiB: more than some jobs have.
 const STEP_MIB: u64 = 150;
 
-/// What a cluster has of them, and chance.
+/// Devices of a cluster, and chance.
 pub(crate) struct Devices {
     random: Random,
     has_some: bool,
@@ -33,7 +33,7 @@ impl Devices {
         Devices { random, has_some }
     }
 
-    /// What a job, or a step, asks for of each of its nodes.
+    /// A request of a job, or a step, for devices of each of its nodes.
     pub(super) fn requested(&mut self) -> Vec<GresAsk> {
         if !self.has_some || !self.random.one_in(4) {
             return Vec::new();

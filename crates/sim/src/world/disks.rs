@@ -13,7 +13,7 @@ const ENFILE: i32 = 23;
 const EMFILE: i32 = 24;
 const ENOSPC: i32 = 28;
 
-/// What fails, and how.
+/// Failing operations, with their errors.
 const FAILURES: [(Operation, i32); 9] = [
     (Operation::Open, EMFILE),
     (Operation::Open, ENFILE),
@@ -51,7 +51,7 @@ impl FaultInjector<'_> {
         self.world.faults.storage_fails = true;
         self.world.later(time, WorldEvent::Repair(Repair::Storage));
         if self.world.chaos.one_in(3) {
-            // The same file system holds the accounting store.
+            // The file system also holds the accounting store.
             self.world.faults.accounting_stalls_until = self.world.now + time;
         }
     }
@@ -68,7 +68,7 @@ impl FaultInjector<'_> {
         self.world.faults.slow_syncs_until = self.world.now + time;
     }
 
-    /// How long the sync of this turn takes, milliseconds.
+    /// Time of the sync of this turn, milliseconds.
     pub(crate) fn sync_time(&mut self) -> u64 {
         match self.world.now < self.world.faults.slow_syncs_until {
             true => self.world.chaos.between(200, SLOWEST_SYNC_MS),

@@ -1,4 +1,4 @@
-//! What happens to nodes and to sruns.
+//! Events of nodes and of sruns.
 
 use muster_model::ids::JobAttempt;
 use muster_node_core::agent::{PeerRequestId, Timer};
@@ -19,11 +19,11 @@ pub(crate) enum NodeEvent {
     LauncherAsked {
         life: u64,
     },
-    /// What the agent has sent next arrives at the launcher.
+    /// The agent's next message arrives at the launcher.
     ToLauncher {
         link: u64,
     },
-    /// What the launcher has sent arrives at the agent.
+    /// The launcher's next message arrives at the agent.
     FromLauncher {
         link: u64,
         messages: Vec<LauncherEvent>,

@@ -1,4 +1,4 @@
-//! What breaks, and when it is repaired.
+//! Faults, and their repairs.
 
 use super::{Outcome, World, WorldEvent, trace};
 use crate::outlets::Thread;
@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 /// Faults that are in force.
 #[derive(Default)]
 pub(crate) struct Faults {
-    /// How the controller dies in its next turn that makes events.
+    /// Point of the controller's death in its next turn that makes events.
     pub(crate) crash: Option<CrashPoint>,
     /// Accounting writes nothing until then.
     pub(crate) accounting_stalls_until: u64,
@@ -40,23 +40,23 @@ pub(crate) enum CrashPoint {
     InAppend {
         /// Which.
         operation: u64,
-        /// What becomes of the disk.
+        /// State of the disk afterwards.
         crash: Crash,
     },
     /// The batch is durable, nothing was sent.
     AfterAppend {
-        /// What becomes of the disk.
+        /// State of the disk afterwards.
         crash: Crash,
     },
     /// Some replies were sent.
     BetweenReplies {
-        /// What becomes of the disk.
+        /// State of the disk afterwards.
         crash: Crash,
     },
 }
 
 impl CrashPoint {
-    /// What becomes of the disk.
+    /// State of the disk afterwards.
     pub(crate) fn kind(self) -> Crash {
         match self {
             CrashPoint::InAppend { crash, .. }
@@ -66,7 +66,7 @@ impl CrashPoint {
     }
 }
 
-/// What is repaired later.
+/// A fault that is repaired later.
 pub(crate) enum Repair {
     /// There is space on the disk again.
     Disk,
@@ -86,13 +86,13 @@ impl Faults {
     }
 }
 
-/// What breaks the cluster, with the world around it.
+/// Faults of the cluster, with the world around it.
 pub(super) struct FaultInjector<'w> {
     pub(super) world: &'w mut World,
 }
 
 impl World {
-    /// What breaks the cluster, with the world around it.
+    /// Returns the injector of faults, with the world around it.
     pub(super) fn fault_injector(&mut self) -> FaultInjector<'_> {
         FaultInjector { world: self }
     }

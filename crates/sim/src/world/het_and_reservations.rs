@@ -1,4 +1,4 @@
-//! What users and administrators do that concerns several jobs or a time to come: heterogeneous jobs and reservations.
+//! Actions of users and administrators about several jobs or a time to come: heterogeneous jobs and reservations.
 
 use super::clients::Users;
 use super::submission::Submission;
@@ -115,7 +115,7 @@ impl Users<'_> {
         some.then(|| (*self.world.random.pick(&NAMES)).to_owned())
     }
 
-    /// What an administrator does at the end so that nobody waits for a reservation.
+    /// Actions of an administrator at the end so that nobody waits for a reservation.
     pub(super) fn end_reservations(&self, commands: &mut Vec<UserCommand>) {
         let Some(controller) = &self.world.controller else {
             return;

@@ -2,7 +2,7 @@
 
 /// First uid of those who attack.
 pub(super) const FIRST_UID: u32 = 2000;
-/// How many they are.
+/// Number of them.
 pub(super) const USERS: u32 = 2;
 
 /// Whether a user is one of those who attack.

@@ -1,5 +1,5 @@
-//! What must hold, one function each. Those that look at the controller compare it with the durable history
-//! ([`crate::ledger`]); those that look at nodes compare orders with what really runs there.
+//! Invariants, one function each. Those about the controller compare it with the durable history ([`crate::ledger`]);
+//! those about nodes compare orders with the processes there.
 
 mod at_end;
 mod devices;
@@ -29,7 +29,7 @@ use muster_model::refusal::RefusalCode;
 use muster_proto::node::{JobGrant, NumberedReport, Order, Report};
 use std::collections::BTreeMap;
 
-/// Time after which a node that is connected must know what it was ordered, milliseconds.
+/// Time after which a connected node must know its orders, milliseconds.
 const ORDER_ARRIVES_MS: u64 = 30_000;
 
 fn broken<T>(invariant: &'static str, detail: String) -> Result<T, Violation> {
@@ -114,7 +114,7 @@ pub(crate) fn invariant_replay_gives_the_same_state(world: &World) -> Outcome {
     )
 }
 
-/// What the writer sent to the replica makes the writer's state.
+/// The writer's messages to the replica make the writer's state.
 pub(crate) fn invariant_the_replica_is_the_state(world: &World) -> Outcome {
     let Some(controller) = &world.controller else {
         return Ok(());
@@ -404,7 +404,7 @@ pub(crate) fn invariant_no_cpu_is_used_twice(
         };
         resumed(launch, own) || resumed(own, launch)
     };
-    // A script whose job is stopped is so as soon as it is there.
+    // A script that starts in a suspended job is stopped at once.
     if world.truth.stopped.contains_key(&(node, attempt)) {
         return Ok(());
     }
@@ -416,7 +416,7 @@ pub(crate) fn invariant_no_cpu_is_used_twice(
         let launch = world.ledger.launch(other.job, other.attempt);
         world.truth.stopped.contains_key(&key)
             || world.truth.ended_stopped.contains(&key)
-            // It ended by itself while the order to stop it was lost: what is left of it is ended, too.
+            // It ended by itself while the order to stop it was lost: its leftovers are ended, too.
             || launch.is_some_and(|launch| launch.ended_suspended)
     };
     others.retain(|other| *other != attempt && !was_resumed(other) && !is_stopped(other));
@@ -657,7 +657,7 @@ fn tasks(state: &State) -> u64 {
     state.jobs.values().map(of_record).sum()
 }
 
-/// What the controller keeps is bounded by its settings: records, and scripts of jobs that are there.
+/// The controller's memory is bounded by its settings: records, and scripts of existing jobs.
 pub(crate) fn invariant_memory_is_bounded(world: &World) -> Outcome {
     let Some(controller) = &world.controller else {
         return Ok(());
@@ -720,7 +720,7 @@ fn same(invariant: &'static str, a_name: &str, a: &State, b_name: &str, b: &Stat
     let mut differs = Vec::new();
     for id in a.jobs.keys().chain(b.jobs.keys()) {
         let (one, two) = (a.jobs.get(id), b.jobs.get(id));
-        // What is only noted of a job is no part of it.
+        // Notes about a job are no part of it.
         let noted = one.zip(two).map(|(one, two)| Job {
             reason: match one.is_startable() {
                 true => two.reason,

@@ -1,4 +1,4 @@
-//! What a launcher has done: files, processes, step daemons, and what the kernel says of processes.
+//! Actions of a launcher: files, processes, step daemons, and the kernel's answers about processes.
 
 use super::events::NodeEvent;
 use super::launchers::LauncherExecutor;
@@ -18,7 +18,7 @@ use muster_node_core::signals::SIGKILL;
 use muster_proto::frame::Frames;
 use std::path::PathBuf;
 
-/// How long a daemon waits for the streams of a direct step, milliseconds.
+/// Time that a daemon waits for the streams of a direct step, milliseconds.
 const STREAMS_WAIT_MS: u64 = 20_000;
 
 impl LauncherExecutor<'_> {
@@ -248,7 +248,7 @@ impl LauncherExecutor<'_> {
         let mut process = Process::new(kind, Parent::Launcher, launch.user.uid, start_ms);
         process.share = self.world.share_of(node, attempt);
         process.status = wait_status(plan.exit);
-        // What would end at once hides the plant.
+        // A process that ended at once would hide the plant.
         process.ignores_term = plan.ignores_term || self.world.planted(Plant::EarlyRelease);
         let mut lasts_ms = plan.duration_ms;
         if plan.fails_to_launch {
@@ -449,7 +449,7 @@ impl LauncherExecutor<'_> {
         launcher.unread.push(stepd);
     }
 
-    /// Asks daemons what they run, all that listen or those that do at these sockets.
+    /// Asks daemons for their steps, all that listen or those at these sockets.
     fn ask_stepds(&mut self, node: usize, asked: Option<Vec<PathBuf>>) -> Outcome {
         let mut sockets = self.world.nodes[node].machine.sockets.clone();
         if let Some(asked) = asked {
@@ -475,7 +475,7 @@ impl LauncherExecutor<'_> {
         Ok(())
     }
 
-    /// What a daemon answers.
+    /// Answer of a daemon.
     fn ask_stepd(&mut self, node: usize, pid: i32) -> Result<Event, Violation> {
         let channel = self.world.nodes[node].machine.open_channel();
         self.world.stepd(node, pid).adopt(channel)?;

@@ -1,5 +1,5 @@
-//! The executor of launchers: starts them on what their record file says, delivers what happens, and carries out what they decide,
-//! a wake-up of the process at a time, as the real one does. It may be killed before each action.
+//! The executor of launchers: starts them on the content of their record file, delivers events, and carries out their
+//! actions, a wake-up of the process at a time, as the real one does. It may be killed before each action.
 
 use super::events::{NodeEvent, Victim};
 use super::{Outcome, World, trace};
@@ -34,7 +34,7 @@ impl World {
 }
 
 impl World {
-    /// What clocks of a node say.
+    /// Clocks of a node.
     pub(super) fn node_now(&self, node: usize) -> Now {
         Now {
             wall: self.time(),
@@ -44,7 +44,7 @@ impl World {
 }
 
 impl LauncherExecutor<'_> {
-    /// Starts a launcher on what is on the disk; whether it could be.
+    /// Starts a launcher on the content of the disk; whether it could be.
     pub(super) fn start(&mut self, node: usize) -> Result<bool, Violation> {
         let now = self.world.now;
         let here = &mut self.world.nodes[node];
@@ -132,7 +132,7 @@ impl LauncherExecutor<'_> {
     /// Messages of the agent arrive.
     pub(super) fn receive(&mut self, node: usize, link: u64) -> Outcome {
         let host = &mut self.world.nodes[node];
-        // What was sent by an earlier link went with it.
+        // Messages of an earlier link are lost with it.
         let (Some(current), Some(launcher)) = (
             host.link.as_mut().filter(|l| l.id == link),
             host.launcher.as_mut(),

@@ -1,6 +1,6 @@
-//! Nodes that lie: reports of jobs that they do not have, of other launches, of what was over long ago; machines that
-//! nobody could build; a second connection beside the first. The controller keeps every job of other nodes, and all of
-//! the node's own that the lie is not about.
+//! Nodes that lie: reports of jobs that they do not have, of other launches, of steps that ended long ago; machines
+//! that nobody could build; a second connection beside the first. The controller keeps every job of other nodes, and
+//! all of the node's own that the lie is not about.
 
 use super::faults::FaultInjector;
 use super::{Outcome, World, WorldEvent, trace};

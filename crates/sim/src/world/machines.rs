@@ -28,7 +28,7 @@ impl World {
         self.later(delay, WorldEvent::Node { node, event });
     }
 
-    /// The same for something of this boot of the machine.
+    /// As above, for an event of this boot of the machine.
     pub(super) fn machine_later(&mut self, delay: u64, node: usize, event: NodeEvent) {
         let boot = self.nodes[node].boot;
         let event = NodeEvent::InBoot(boot, Box::new(event));
@@ -89,7 +89,7 @@ impl Machines<'_> {
         Ok(self.spawn(node, process, lasts_ms))
     }
 
-    /// A process that has waited to be let go lasts so long from now on.
+    /// A process that has waited to be let go lasts for `lasts_ms` from now on.
     pub(super) fn let_go(&mut self, node: usize, pid: i32, lasts_ms: u64) {
         let now = self.world.now;
         let machine = &mut self.world.nodes[node].machine;

@@ -1,5 +1,5 @@
 //! Connections between node agents and the controller: each direction keeps its order, takes its time, and loses
-//! what is on the way when the connection breaks. Either end may find that out late. The controller's end does what
+//! messages on the way when the connection breaks. Either end may find that out late. The controller's end does what
 //! the daemon's connection task does: a hello first, then reports, at last the loss.
 
 use super::{Outcome, World, WorldEvent, trace};
@@ -26,7 +26,7 @@ pub(crate) struct Connection {
     idx: Option<NodeIdx>,
     /// When that was, milliseconds.
     accepted_ms: u64,
-    /// What came before that.
+    /// Reports before that.
     early: Vec<NumberedReport>,
     /// The controller's end, once the greeting is there: frames leave by it, sealed.
     outgoing: Option<Outgoing>,
@@ -408,7 +408,7 @@ impl Network<'_> {
         self.controller_end_is_gone(conn);
     }
 
-    /// The controller's end closed; the agent sees it after what was sent before, or, if power failed, late.
+    /// The controller's end closed; the agent sees it after all data sent before, or, if power failed, late.
     pub(crate) fn controller_end_is_gone(&mut self, conn: Conn) {
         let late = self.world.random.below(40);
         let Some(connection) = self.world.connections.get_mut(&conn) else {

@@ -14,7 +14,7 @@ use muster_proto::node::{JobGrant, NodeSettings};
 use std::collections::{BTreeSet, VecDeque};
 
 impl World {
-    /// What a job has of a node.
+    /// A job's share of a node.
     pub(super) fn share_of(&self, node: usize, attempt: JobAttempt) -> Share {
         self.truth
             .shares
@@ -150,7 +150,7 @@ impl Machines<'_> {
             .machine_later(delay, node, NodeEvent::ToLauncher { link });
     }
 
-    /// What was sent by the link is in the launcher's socket: it arrives even if the agent is killed now.
+    /// Messages sent by the link are in the launcher's socket: they arrive even if the agent is killed now.
     pub(super) fn write_to_launcher(&mut self, node: usize) {
         if let Some(link) = &mut self.world.nodes[node].link {
             link.written = link.to_launcher.len();
@@ -234,7 +234,7 @@ impl Machines<'_> {
         Ok(())
     }
 
-    /// Agent and launcher of a node are both gone, and its storage did not take what they had to write down: nobody knows of the
+    /// Agent and launcher of a node are both gone, and its storage did not take their records: nobody knows of the
     /// steps that began since, and their numbers are given again.
     fn forget_unwritten(&mut self, node: usize) {
         let here = &mut self.world.nodes[node];
@@ -255,7 +255,7 @@ impl Machines<'_> {
             .retain(|key| !lost.contains(&AttemptStep::new(key.attempt, key.step)));
     }
 
-    /// The launcher is killed; what it has started goes on without it.
+    /// The launcher is killed; its processes go on without it.
     pub(crate) fn launcher_dies(&mut self, node: usize) -> Outcome {
         let Some(launcher) = self.world.nodes[node].launcher.take() else {
             return Ok(());
@@ -331,8 +331,8 @@ impl Machines<'_> {
         self.agent_starts(node);
     }
 
-    /// Perhaps a process dies now that something has arrived on a node: the one that it has arrived at after so many of the
-    /// actions that follow, or another one at once.
+    /// Perhaps a process dies now that something has arrived on a node: the receiver after some of the actions that
+    /// follow, or another one at once.
     pub(super) fn message_arrives(&mut self, node: usize, at: Victim) -> Outcome {
         let possible =
             self.world.healing_since.is_none() && self.world.has(FaultClass::DyingProcesses);
@@ -384,7 +384,7 @@ impl Machines<'_> {
     }
 }
 
-/// What the controller tells nodes.
+/// Settings that the controller sends to nodes.
 pub(super) fn settings(random: &mut Random) -> NodeSettings {
     NodeSettings {
         kill_wait_s: 5,
@@ -399,7 +399,7 @@ pub(super) fn settings(random: &mut Random) -> NodeSettings {
     }
 }
 
-/// What the node has of a job.
+/// The node's share of a job.
 pub(crate) fn share(grant: &JobGrant) -> Share {
     let share = grant.alloc.nodes.get(grant.position as usize);
     Share {

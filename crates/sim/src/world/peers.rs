@@ -1,5 +1,5 @@
-//! What agents ask each other. A connection is kept for the next request: one that does not answer is tried once more by another,
-//! so what was asked for twice has to be done once.
+//! Requests of agents to each other. A connection is kept for the next request: one that does not answer is tried once
+//! more by another, so a repeated request has to be carried out once.
 
 use super::agents::AgentExecutor;
 use super::events::{NodeEvent, Victim};

@@ -1,4 +1,4 @@
-//! Jobs that ask for what is scarce beside nodes.
+//! Jobs that ask for scarce resources beside nodes.
 
 use super::accounting::{CAPPED, CAPPED_JOBS, LICENSE, capped};
 use super::clients::Users;

@@ -30,7 +30,7 @@ pub(super) struct SrunExecutor<'w> {
     pub(super) id: SrunId,
 }
 
-/// What is there to be read.
+/// Sources with data to read.
 #[derive(Debug, Default)]
 struct Ready {
     stepds: Vec<StepdIdx>,
@@ -314,7 +314,7 @@ impl SrunExecutor<'_> {
         Ok(())
     }
 
-    /// What the controller says of a job.
+    /// The controller's answer about a job.
     fn allocation(&mut self, id: JobId) -> Result<Box<AllocationInfo>, ControllerError> {
         let failed = |why: &str| ControllerError::Failed(why.to_owned());
         let controller = self.world.controller.as_ref();

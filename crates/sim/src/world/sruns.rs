@@ -1,4 +1,4 @@
-//! Users' sruns: when they begin and what they ask for, and how they are woken. One may get signals and be killed at any moment.
+//! Users' sruns: their begin, their requests, and their wake-ups. One may get signals and be killed at any moment.
 
 use super::events::{NodeEvent, SrunId, SrunWorldEvent};
 use super::srun_executor::SrunExecutor;
@@ -97,7 +97,7 @@ impl Sruns<'_> {
         self.world.srun(id).begin()
     }
 
-    /// What an srun knows when it begins.
+    /// Configuration of an srun at its begin.
     fn config(&mut self, node: usize, spec: StepSpec) -> SrunConfig {
         let random = &mut self.world.random;
         let address = self.world.nodes[node].address();

@@ -1,4 +1,4 @@
-//! What happens on connections to step daemons that carry a step's messages.
+//! Events on connections to step daemons that carry a step's messages.
 
 use super::events::NodeEvent;
 use super::events::SrunWorldEvent;
@@ -6,7 +6,7 @@ use super::{Outcome, World, WorldEvent, trace};
 use crate::classes::FaultClass;
 use crate::node::{Direction, Down, LinkArrival, LinkClient, LinkServer, StepLinkId};
 
-/// One in so many messages between nodes is lost with its connection, where that is a fault.
+/// One in this number of messages between nodes is lost with its connection, where that is a fault.
 const BREAKS_IN: u64 = 8;
 
 /// The connections, with the world around them.
@@ -114,7 +114,7 @@ impl StepNetwork<'_> {
         }
     }
 
-    /// What passes the daemon's end of a connection on, which one more holds then.
+    /// Message that passes the daemon's end of a connection on, which one more holds then.
     pub(super) fn pass(&mut self, link: StepLinkId) -> Down {
         let open = self.world.links.get_mut(link);
         if let Some(LinkServer::Passed(holders)) = open.and_then(|l| l.server.as_mut()) {

@@ -1,4 +1,4 @@
-//! What a step daemon has done: messages, tasks and files.
+//! Actions of a step daemon: messages, tasks and files.
 
 use super::stepds::StepdExecutor;
 use super::{Outcome, stepd_tasks, trace};

@@ -15,7 +15,7 @@ use muster_node_core::stepd::tree::BranchHead;
 use muster_node_core::stepd::{Action, Event, StartedTasks};
 use std::collections::BTreeSet;
 
-/// Carries out what is about the tasks and the nodes below, while there is a step.
+/// Carries out actions about the tasks and the nodes below, while there is a step.
 pub(super) fn execute_for_tasks(executor: &mut StepdExecutor<'_>, action: Action) -> Outcome {
     let Some(order) = executor.process().and_then(|p| p.order.clone()) else {
         return Ok(());

@@ -17,7 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Rounds of one wake-up: more is a spin.
 const ROUNDS_MAX: u32 = 1000;
-/// How often it is looked whether the launcher has read how the steps before have ended, milliseconds.
+/// Interval of checks whether the launcher has read the ends of earlier steps, milliseconds.
 const READ_WAIT_MS: u64 = 1_000;
 
 /// A daemon's process, with the world around it.
@@ -592,7 +592,7 @@ impl StepdExecutor<'_> {
         channel.is_some_and(|c| c.up.is_empty())
     }
 
-    /// The same, and it is there.
+    /// As above, and its connection is open.
     pub(super) fn has_launcher_read(&mut self) -> bool {
         let channel = self.process().and_then(|p| p.launcher_channel);
         let channels = &self.world.nodes[self.node].machine.channels;
@@ -607,7 +607,7 @@ impl StepdExecutor<'_> {
         }
     }
 
-    /// The process has ended: its tasks go with it, but not what they have started.
+    /// The process has ended: its tasks go with it, but not the processes that they have started.
     pub(super) fn end(&mut self, attempt: JobAttempt, uid: u32) {
         let (node, pid) = (self.node, self.pid);
         let parent = match self.world.nodes[node].launcher {

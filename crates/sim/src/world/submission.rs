@@ -1,4 +1,4 @@
-//! What a user remembers of a submission, to compare with what becomes of it.
+//! A user's record of a submission, for comparison with its job.
 
 use muster_model::spec::{ArraySpec, JobSpec, ResourceAsk};
 

@@ -1,5 +1,5 @@
 //! The controller's process: threads that end one by one. The process has to end with the first of them, so that its
-//! supervisor starts it again; what was acknowledged is there then, and clients whose requests were lost try again.
+//! supervisor starts it again; acknowledged requests are in force then, and clients whose requests were lost try again.
 
 use super::clients::Lost;
 use super::faults::FaultInjector;

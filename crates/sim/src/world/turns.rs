@@ -58,7 +58,7 @@ impl World {
 }
 
 impl ControllerExecutor<'_> {
-    /// Starts the controller on what is on the disk and compares what it recovered with history.
+    /// Starts the controller on the content of the disk and compares the recovered state with history.
     pub(crate) fn restart(&mut self) -> Outcome {
         if self.world.controller.is_some() {
             return Ok(());
@@ -231,7 +231,7 @@ impl ControllerExecutor<'_> {
         }
     }
 
-    /// What became durable goes into history; the rest has yet to leave.
+    /// Durable events go into history; the rest has yet to leave.
     fn take_durable(&mut self, came: Came) -> Result<Outputs, Violation> {
         if let Some(what) = came.early {
             return Err(Violation::new(
@@ -353,7 +353,7 @@ impl ControllerExecutor<'_> {
         Ok(())
     }
 
-    /// What had left the process when it died: of each channel a beginning.
+    /// Messages that had left the process when it died: of each channel a beginning.
     fn crash_with(&mut self, point: CrashPoint, outputs: &mut Outputs) {
         trace!(self.world, "controller crashes: {point:?}");
         let random = &mut self.world.random;
@@ -462,7 +462,7 @@ impl ControllerExecutor<'_> {
         Ok(())
     }
 
-    /// What the replica's snapshot thread does, a step at a time.
+    /// Work of the replica's snapshot thread, a step at a time.
     pub(crate) fn think_of_a_snapshot(&mut self) -> Outcome {
         let delay = self.world.random.around(8_000);
         self.world.later(delay, WorldEvent::Snapshot);
@@ -513,7 +513,7 @@ impl ControllerExecutor<'_> {
     }
 }
 
-/// What a panic says.
+/// Text of a panic.
 pub(crate) fn panic_text(cause: &(dyn std::any::Any + Send)) -> String {
     cause
         .downcast_ref::<String>()
@@ -544,8 +544,8 @@ fn brief(event: &Event) -> String {
     }
 }
 
-/// How many of the messages that are there a turn takes: mostly all; sometimes fewer, so that every message can meet the end of a
-/// turn.
+/// Number of the waiting messages that a turn takes: mostly all; sometimes fewer, so that every message can meet the
+/// end of a turn.
 fn draw_message_count(random: &mut Random, waiting: usize) -> usize {
     match random.below(4) {
         0 => waiting.min(1),

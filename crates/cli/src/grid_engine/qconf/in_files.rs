@@ -11,11 +11,11 @@ const SGE_CONF: &str = "write into sge.conf beside slurm.conf";
 const NO_LINE: &str = "take out of sge.conf beside slurm.conf";
 const SLURM_CONF: &str = "write into slurm.conf, then scontrol reconfigure";
 
-/// The line to be written, and its file, in place of an option's change; `None` for options that are about something else, and
-/// where there is no more to say than the file. `complexes` are the names that there are.
+/// The line to be written, and its file, in place of an option's change; `None` for unrelated options, and where the
+/// file says it all. `complexes` are the existing names.
 ///
 /// # Errors
-/// A file cannot be read, or what it says cannot be.
+/// A file is unreadable or invalid.
 pub(super) fn advice(
     option: &str,
     values: &[String],

@@ -83,7 +83,7 @@ pub(super) fn run(option: &str, values: &[String]) -> Option<Result<ExitCode, Ex
     }))
 }
 
-/// How often a change of a list is made anew, because somebody else has changed the list since it was read.
+/// Most repetitions of a change of a list, because another user has changed the list since it was read.
 const CHANGES_MAX: u32 = 20;
 
 /// Changes attributes of several queues. What is added to a list or taken from it is that of the list as it is then: the controller
@@ -310,7 +310,8 @@ fn hosts(value: &str) -> Result<String, String> {
 
 /// A new value of a list, after the operation that the first letter of an option names.
 ///
-/// # Errors An element to be added is there, or one to be removed is not.
+/// # Errors
+/// An element to be added is there, or one to be removed is not.
 fn combined(
     operation: &str,
     name: &str,
@@ -485,7 +486,7 @@ impl<'a> QueueChanges<'a> {
                 return Err(format!("unknown attribute name \"{attribute:.80}\""));
             };
             let is_list = LISTS.contains(&attribute.as_str());
-            // Of all hosts single ones can be taken.
+            // Single hosts can be removed from all hosts.
             let hosts = partition.nodes.join(" ");
             let before = match attribute == "hostlist" {
                 true => &hosts,
@@ -592,7 +593,7 @@ mod tests {
     fn attributes_become_fields_of_a_partition() {
         for (new, want) in [
             (&[][..], ""),
-            // The same in other words.
+            // Equal values in other words.
             (
                 &[
                     ("hostlist", "n2,n1"),

@@ -174,7 +174,7 @@ const SCHEDULER: [(&str, &str); 35] = [
     ("default_duration", "INFINITY"),
 ];
 
-/// How long a host may send nothing.
+/// Time for which a host may send nothing.
 const SILENCE_LIMIT: &str = "max_unheard";
 
 /// Rows of the cluster in Grid Engine's order.

@@ -66,7 +66,7 @@ pub(crate) struct Entry<'a> {
     pub(super) state: String,
     /// Start, or submission while it waits.
     pub(super) at: String,
-    /// The same as XML has it.
+    /// That time for XML.
     pub(super) at_iso: String,
     /// `queue@host`; empty while it waits.
     pub(super) queue: String,

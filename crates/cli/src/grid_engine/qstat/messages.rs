@@ -55,7 +55,7 @@ pub(super) enum Waits {
 }
 
 impl Waits {
-    /// Of a pending job.
+    /// Returns the reasons of a pending job.
     pub(super) fn of(job: &Job) -> Waits {
         match job {
             job if lines::is_in_error(job) => Waits::Error,

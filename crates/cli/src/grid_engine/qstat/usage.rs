@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Jobs of which one command asks the agents: each takes a connection to each of its nodes.
 const JOBS_MAX: usize = 100;
-/// How long one command waits for all agents. What is not known then is `NA`.
+/// Time that one command waits for all agents. Values unknown then are `NA`.
 const AGENTS_PATIENCE: Duration = Duration::from_secs(3);
 
 /// The use of a step on one node.

@@ -1,4 +1,4 @@
-//! What loading a file changes: its lines compared with the records.
+//! Changes by a loaded file: its lines compared with the records.
 
 use super::{FileLine, limit_texts};
 use crate::listing::Failure;
@@ -14,7 +14,7 @@ use muster_model::command::{AccountsAsk, AccountsEdit, ClusterAsk, TermsAsk, Wck
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// What a line says of an account or a user.
+/// A line's fields of an account or a user.
 #[derive(Debug, Default)]
 struct Said {
     classification: Option<String>,
@@ -64,10 +64,10 @@ fn said(entry: &FileLine, book: &Book) -> Result<Said, Failure> {
     Ok(said)
 }
 
-/// What loading a file does: texts of what is new and of what changes, and the edits.
+/// Effects of loading a file: texts of additions and of changes, and the edits.
 #[derive(Default)]
 pub(super) struct Loading {
-    /// The cluster is added, or what it had is removed before.
+    /// Whether the cluster is added, or its records are removed before.
     pub(super) is_new: bool,
     /// Administrators among the users that are removed before: they stay administrators.
     pub(super) levels: BTreeMap<String, String>,
@@ -96,7 +96,7 @@ impl Loading {
     }
 }
 
-/// Goes through the lines. The book gets what they make, so that later ones find it.
+/// Goes through the lines. The book gets their additions, so that later ones find them.
 pub(super) fn plan(
     entries: &[FileLine],
     book: &mut Book,
@@ -189,7 +189,7 @@ fn with(terms: &AssociationTerms, ask: &TermsAsk) -> AssociationTerms {
     terms
 }
 
-/// The same settings, however they are written: one share is that of who has none set.
+/// Whether settings are equal, however they are written: one share is that of an association without shares.
 fn same(one: &AssociationTerms, other: &AssociationTerms) -> bool {
     let usual = |terms: &AssociationTerms| {
         let mut terms = terms.clone();
@@ -448,7 +448,7 @@ fn plan_user(name: &str, account: &str, said: &Said, book: &mut Book, loading: &
     book.all.users.insert(name.to_owned(), user);
 }
 
-/// What a line does to the associations of a user.
+/// Changes of a user's associations by a line.
 #[derive(Default)]
 struct PlannedAssociations {
     is_added: bool,
@@ -541,7 +541,7 @@ fn modified(
     }
 }
 
-/// What of a user's record a line changes.
+/// Changes of a user's record by a line.
 #[derive(Default)]
 struct UserEdit {
     any: bool,

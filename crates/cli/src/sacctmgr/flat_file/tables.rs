@@ -13,7 +13,7 @@ const ASSOCIATED: &str = "Share,GrpTRESMins,GrpTRESRunMins,GrpTRES,GrpJobs,GrpJo
 const RULE_OF_RECORDS: &str = "---------------------------------------------------\n\n";
 const RULE: &str = "--------------------------------------------------------------\n\n";
 
-/// The tables of what is new.
+/// The tables of additions.
 pub(super) fn sections(loading: &Loading, book: &Book) -> Result<String, Failure> {
     let mut out = String::new();
     let layout = |format: &str| columns(format, false);
@@ -73,7 +73,7 @@ pub(super) fn sections(loading: &Loading, book: &Book) -> Result<String, Failure
     Ok(out)
 }
 
-/// Cells of what is set for an association that is not there yet.
+/// Cells of the settings of an association that does not exist yet.
 fn terms_row<'a>(book: &'a Book, terms: &'a AssociationTerms) -> ListingRow<'a> {
     let at = Association {
         account: "",

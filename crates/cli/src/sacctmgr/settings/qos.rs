@@ -181,7 +181,7 @@ impl QosSettings {
         *self == QosSettings::default()
     }
 
-    /// Takes a setting, or says what is wrong with it.
+    /// Takes a setting, or returns its error.
     pub(in super::super) fn take(
         &mut self,
         key: Q,
@@ -286,7 +286,7 @@ impl QosSettings {
         Ok(())
     }
 
-    /// The lines of what is set, in Slurm's order.
+    /// The lines of the settings, in Slurm's order.
     pub(in super::super) fn lines(&self) -> String {
         let (ask, l) = (&self.ask, limits(&self.ask.limits, true));
         let cleared = |name: &str| self.cleared.iter().any(|(own, _)| own == name);

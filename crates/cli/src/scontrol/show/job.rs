@@ -13,7 +13,7 @@ use muster_model::site_option::site_options_text;
 use muster_model::spec::{DeviceBinding, JobKind, MemoryAsk};
 use muster_model::time::{TimeLimit, Timestamp};
 
-/// How records are laid out.
+/// Layout of records.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RecordStyle {
     /// `--oneliner`: a record is a line.
@@ -332,7 +332,7 @@ fn resources(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: RecordStyle) 
     style.newline(out);
 }
 
-/// What it holds of each node; neighbours with the same CPUs share a line.
+/// Its shares of nodes; neighbours with the same CPUs share a line.
 fn details(out: &mut String, row: &JobRow<'_>, style: RecordStyle) {
     let Some(alloc) = row.job.alloc.as_deref().filter(|_| !row.is_pending()) else {
         return;
@@ -465,7 +465,7 @@ fn files(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: RecordStyle) {
     style.newline(out);
 }
 
-/// Types of mail; for all of them, what they are.
+/// Types of mail; the list of all for `ALL`.
 fn mail_types(kinds: &str) -> String {
     match kinds.eq_ignore_ascii_case("ALL") {
         true => "INVALID_DEPEND,BEGIN,END,FAIL,REQUEUE,STAGE_OUT".to_owned(),
@@ -473,7 +473,7 @@ fn mail_types(kinds: &str) -> String {
     }
 }
 
-/// What is not as usual. Slurm writes nothing between them.
+/// Unusual settings. Slurm writes nothing between them.
 fn flags(out: &mut String, row: &JobRow<'_>, style: RecordStyle) {
     let spec = &row.job.spec;
     let mut flags = String::new();

@@ -318,7 +318,7 @@ fn limit(out: &mut String, limit: Option<TimeLimit>) {
     }
 }
 
-/// What the system keeps of a node, if it keeps anything.
+/// Resources of a node kept by the system, if there are any.
 fn write_kept(out: &mut String, config: &NodeConfig, style: RecordStyle) {
     let mut kept = Vec::new();
     if !config.spec_cpus.is_empty() {

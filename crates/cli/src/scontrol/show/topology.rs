@@ -30,7 +30,7 @@ fn wanted(topology: &Topology, which: Option<&str>) -> Vec<u32> {
     if let Some(place) = all.clone().find(named) {
         return vec![place];
     }
-    // Of a list, what leads to each of them.
+    // For a list, the switches that lead to each of its nodes.
     let Ok(nodes) = hostlist::parse(name) else {
         return Vec::new();
     };
@@ -86,7 +86,7 @@ mod tests {
         }
     }
 
-    /// What Slurm 22.05.8 prints for the same file.
+    /// Output of Slurm 22.05.8 for the same file.
     #[test]
     fn as_slurm_prints_it() {
         let tree = Topology {

@@ -142,7 +142,7 @@ fn node_count(
     Ok(())
 }
 
-/// `-B`, and its kin beside `-N`, without `--ntasks` ask for a task on each of so many threads of every node.
+/// `-B`, and its kin beside `-N`, without `--ntasks` ask for a task on each of these threads of every node.
 fn tasks_by_shape(chosen: &ChosenOptions, ask: &mut ResourceAsk) {
     let given = [
         ("sockets-per-node", ask.sockets_per_node),
@@ -267,7 +267,7 @@ fn extra_node_info(chosen: &ChosenOptions, ask: &mut ResourceAsk) -> Result<(), 
         if word == "*" {
             continue;
         }
-        // Of a range, the least is what a node must have.
+        // The least of a range is required of a node.
         let least = word.split('-').next().unwrap_or(word);
         let value = values::count(least).filter(|n| *n > 0).ok_or_else(|| {
             OptionError::fatal(format!(
@@ -299,7 +299,7 @@ fn hint(
             }
         }
     }
-    // Of memory_bound too, Slurm only uses the threads; which socket a core is of, the distribution says.
+    // Slurm uses only the threads of memory_bound, too; the distribution determines the socket of a core.
     let one_thread = |w: &str| matches!(w, "nomultithread" | "compute_bound" | "memory_bound");
     let text = bind::hint(chosen, warnings)
         .unwrap_or("")

@@ -6,7 +6,7 @@ use super::amounts::memory;
 /// Nodes and what each of them must have. All nodes of a job are the same but for the number of tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct NodeChunks {
-    /// How many nodes.
+    /// Number of nodes.
     pub(super) nodes: u32,
     /// Tasks of all nodes, if they are said.
     pub(super) tasks: Option<u32>,
@@ -45,7 +45,7 @@ fn number(name: &str, text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| format!("{name} is no number"))
 }
 
-/// How many nodes of all groups.
+/// Number of nodes of all groups.
 fn total(chunks: &[NodeChunk]) -> Result<u32, String> {
     let mut all: u32 = 0;
     for chunk in chunks {
@@ -114,7 +114,7 @@ fn node_group(text: &str) -> Result<NodeChunk, String> {
             Some((name, _)) => {
                 return Err(format!("{name} is not known there: ppn and gpus are"));
             }
-            // How GPUs are shared, which the site decides.
+            // Mode of sharing GPUs, which the site decides.
             None if ["shared", "exclusive_process", "reseterr"].contains(&part) => {}
             None if part.is_empty() => return Err("there is nothing between two colons".to_owned()),
             None => chunk.features.push(part.to_owned()),

@@ -64,7 +64,7 @@ fn days_of(year: i64, month: u32, day: u32) -> i64 {
     era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
 }
 
-/// The date so many days after 1970-01-01.
+/// The date of this number of days after 1970-01-01.
 fn date_of(days: i64) -> (i64, u32, u32) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);

@@ -330,15 +330,15 @@ mod tests {
             for id in 2..=100 {
                 assert_eq!(change(id), once);
             }
-            // What is equal but kept apart is compared.
+            // Equal specifications that are kept apart are compared.
             assert_eq!(shared.are_equal(&spec, &(*spec).clone()), Ok(true));
             let apart = shared.compared.get();
             assert!(apart >= once + (1 << 20) / PIECE_BYTES, "{apart}");
         }
     }
 
-    /// What was made of the specification of the first was taken for the others, which have the same: a task that waits stayed as
-    /// it was because one ran, and a limit was checked of one task only.
+    /// The result for the specification of the first was taken for the others, which have the same: a task that waits
+    /// stayed as it was because one ran, and a limit was checked of one task only.
     #[test]
     fn tasks_of_one_specification_may_differ_in_what_comes_of_it() {
         let mut state = chain(0);
@@ -525,7 +525,7 @@ mod tests {
             assert_eq!(done, Ok(()));
             shared.compared.get() - before
         });
-        // Once for what may be set, twice for what is to be taken off.
+        // Once for the fields to set, twice for those to take off.
         assert!(counts.all(|count| count >= 3 * 50));
         assert_eq!(shared.there.borrow().looked_at(), 50);
         let refused = (0..COMPARED_MAX).any(|_| shared.amounts_there(&[&spec]).is_err());

@@ -128,7 +128,7 @@ mod tests {
         assert!(scopes.iter().all(|scope| scope.user() != Some("Alice")));
     }
 
-    /// What the earlier user of the new name had used was added as if it had been used just now.
+    /// Use by the earlier user of the new name was added as if it were new.
     #[test]
     fn use_of_both_names_is_as_of_one_time() {
         let mut state = known("old");

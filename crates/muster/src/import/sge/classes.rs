@@ -46,7 +46,7 @@ pub(super) fn write(dump: &Dump, made: &mut Made) {
     made.classes = without_errors(text, &mapping, dump, made);
 }
 
-/// How often single elements of lists are left out before their lines are: each time all of the text is read anew.
+/// Most passes that leave out single elements of lists before their lines: each time all of the text is read anew.
 const BY_ELEMENT_MAX: usize = 16;
 
 /// Leaves out what means nothing here: all wrong lines of one kind at a time, since one may be another's cause.
@@ -71,7 +71,7 @@ fn without_errors(mut text: String, mapping: &Mapping, dump: &Dump, made: &mut M
     }
 }
 
-/// What becomes of a line.
+/// Edit of a line.
 enum Edit<'a> {
     /// It is left out, for a reason.
     Without(&'a str),
@@ -84,7 +84,7 @@ enum Edit<'a> {
 /// Edits by number of the line, from 0.
 type Edits<'a> = BTreeMap<usize, Edit<'a>>;
 
-/// What to do about findings: those of a first kind that there are, since these may be the cause of others.
+/// Edits for findings: those of the first kind that there is, since these may be the cause of others.
 fn edits_of<'a>(
     lines: &[&str],
     wrong: &'a [Diagnostic],
@@ -122,7 +122,7 @@ fn edits_of<'a>(
     if !edits.is_empty() {
         return edits;
     }
-    // What is wrong with a class as a whole is its slots, or those that it inherits.
+    // Errors of a class as a whole are in its slots, or inherited.
     for key in ["pe_range ", "inherits ", "jcname "] {
         for finding in all() {
             let Some(start) = at(finding).filter(|at| is_class(*at)) else {
@@ -200,7 +200,7 @@ fn unknown_resource(message: &str) -> Option<String> {
     Some(rest.split('"').next()?.to_owned())
 }
 
-/// A list without what it asks for of a resource, in its variants, too; nothing if that is not in it.
+/// A list without its request for a resource, in its variants, too; nothing if that is not in it.
 fn without_element(line: &str, name: &str) -> Option<String> {
     let is_it = |word: &str| {
         let word = word.rsplit(['}', ' ']).next().unwrap_or(word);

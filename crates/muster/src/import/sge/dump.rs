@@ -1,4 +1,4 @@
-//! What qconf printed: objects as keys and values, found by what their files say and not by the files' names.
+//! Output of qconf: objects as keys and values, found by the content of their files and not by their names.
 
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -31,7 +31,7 @@ const BARE: [(&str, &str); 3] = [
 pub(super) struct Object {
     /// Its first key.
     pub(super) kind: String,
-    /// What to call it: kind and name.
+    /// Its name: kind and own name.
     pub(super) what: String,
     /// Keys and values.
     pub(super) lines: Vec<(String, String)>,

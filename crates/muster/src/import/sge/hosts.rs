@@ -5,7 +5,7 @@ use super::dump::{Dump, Object};
 use muster_conf::grid_engine::Mapping;
 use std::collections::{BTreeMap, HashMap};
 
-/// What complexes become.
+/// Counterparts of complexes.
 #[derive(Debug, Default)]
 pub(super) struct Resources {
     /// Generic resources: names.
@@ -52,7 +52,7 @@ fn complex_values(host: &Object) -> Vec<(String, String)> {
     values(host.get("complex_values").unwrap_or_default())
 }
 
-/// What each complex of the site's own becomes.
+/// Counterpart of each complex of the site's own.
 pub(super) fn resources(dump: &Dump, made: &mut Made) -> Resources {
     let mut all = Resources::default();
     let of_hosts: Vec<(String, String)> = dump.hosts.iter().flat_map(complex_values).collect();

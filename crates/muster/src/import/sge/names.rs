@@ -4,7 +4,7 @@
 use super::dump::{Dump, Object};
 use anyhow::{Result, ensure};
 
-/// What no name has, besides spaces.
+/// Characters, besides spaces, that no name has.
 const NONE_HAS: &str = "'\"\\=#:,;[]{}()|";
 
 /// Refuses a dump with names that are none.

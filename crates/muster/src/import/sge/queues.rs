@@ -48,7 +48,7 @@ const WITHOUT: [(&str, &str); 14] = [
 ];
 /// `TmpFS` where nothing is said, and what queues of Grid Engine have.
 const TMP_FS_DEFAULT: &str = "/tmp";
-/// What says nothing.
+/// Values without a meaning here.
 const USUAL: [&str; 4] = ["np_load_avg=1.75", "SIGSTOP", "SIGKILL", "SIGCONT"];
 
 /// Lines of partitions, and of sge.conf.
@@ -147,7 +147,7 @@ fn nodes_of(dump: &Dump, known: &KnownHosts<'_>, queue: &Object, made: &mut Made
     all
 }
 
-/// Notes what of a queue a partition cannot have.
+/// Notes settings of a queue that have no counterpart in a partition.
 fn note_losses(queue: &Object, made: &mut Made) {
     let own = queue.name();
     for (key, why) in WITHOUT {
@@ -224,7 +224,7 @@ fn limit(queue: &Object, made: &mut Made) -> String {
     }
 }
 
-/// Who may use it.
+/// Users who may use it.
 fn access(dump: &Dump, queue: &Object, line: &mut String, made: &mut Made) {
     let own = queue.name();
     let (lists, _) = queue.list("user_lists");

@@ -13,7 +13,7 @@ pub(super) struct Free {
     pub(super) mib: u64,
 }
 
-/// What a node must have free at least.
+/// Least free resources that a node must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LeastFree {
     pub(crate) gpus: u32,
@@ -22,7 +22,7 @@ pub(crate) struct LeastFree {
     pub(crate) mib: u64,
 }
 
-/// The order of nodes: lower weight, what is free, the order of the partition.
+/// The order of nodes: lower weight, free resources, the order of the partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct FitKey {
     weight: u32,

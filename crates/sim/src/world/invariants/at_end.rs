@@ -1,4 +1,4 @@
-//! What holds when everything is over.
+//! Invariants when everything is over.
 
 use super::{
     Outcome, after_events, broken, invariant_no_acknowledged_job_is_lost,
@@ -49,7 +49,7 @@ pub(crate) fn invariant_nothing_is_left(world: &World) -> Outcome {
     Ok(())
 }
 
-/// What is left long after the last fault, when everything should have ended.
+/// Leftovers long after the last fault, when everything should have ended.
 pub(crate) fn invariant_everything_ends(world: &World) -> Violation {
     let mut left = Vec::new();
     match &world.controller {

@@ -8,14 +8,14 @@ use muster_model::job::JobState;
 use muster_node_core::agent::view;
 use std::collections::BTreeSet;
 
-/// Time in which a step gives back what it had on a node that runs nothing of it, milliseconds.
+/// Time in which a step gives back its share of a node that runs nothing of it, milliseconds.
 const GIVEN_BACK_MS: u64 = 90_000;
 /// Time in which a request that reached the controller is answered if nothing is wrong with it, milliseconds.
 const ANSWERED_WITHIN_MS: u64 = 60_000;
 /// Time in which a script of a job that was resumed goes on, milliseconds.
 const GOES_ON_WITHIN_MS: u64 = 30_000;
 
-/// What steps hold of their job's nodes is used by some process, or given back soon.
+/// Resources that steps hold of their job's nodes are used by some process, or given back soon.
 pub(crate) fn invariant_nothing_is_held_by_nothing(world: &mut World) -> Outcome {
     let mut idle = BTreeSet::new();
     for lead in &world.nodes {
