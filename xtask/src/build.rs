@@ -61,7 +61,7 @@ impl Profile {
         }
     }
 
-    /// Where cargo puts what it builds.
+    /// Directory of cargo's output.
     fn folder(self) -> &'static str {
         match self {
             Profile::Dev => "debug",

@@ -128,7 +128,7 @@ fn trigger(world: &mut World, which: u32, kind: u8, permanent: bool) {
         },
         _ => TriggerAsk::Set {
             events: TriggerEvents(1 << (kind % 10) | 1 << (which % 10)),
-            job: job.filter(|_| kind % 2 == 0),
+            job: job.filter(|_| kind.is_multiple_of(2)),
             nodes: ["", "n1", "n[1-2]"][which as usize % 3].to_owned(),
             offset_s: i32::try_from(which % 200).expect("small") - 60,
             program: "/bin/true".to_owned(),
@@ -476,7 +476,7 @@ fn act(world: &mut World, op: &Op) {
                 world.now,
                 world.events
             );
-            // What a tick does may make more due at once: a job that is requeued after its deadline ends, and then its triggers go.
+            // A tick may make more due at once: a job that is requeued after its deadline ends, and then its triggers go.
             for _ in 0..2 {
                 world.run(Command::Tick {
                     accounted: *accounted,

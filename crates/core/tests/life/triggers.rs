@@ -408,7 +408,7 @@ fn a_trigger_whose_program_waits_is_not_due() {
     world.check_replay();
 }
 
-/// What happened to a node in the tick that compared earlier events with triggers was forgotten with these.
+/// An event of a node in the tick that compared earlier events with triggers was forgotten with these.
 #[test]
 fn a_node_that_is_lost_while_events_are_compared_fires() {
     let mut world = settled(World::new());

@@ -426,7 +426,7 @@ pub(crate) fn submit_limit_beside(
     if !state.keeps_limits() {
         return None;
     }
-    let partitions = state.submit_partitions(job, waits).into_iter();
+    let partitions = super::submit_partitions(state, job, waits).into_iter();
     let mut limits = partitions.filter_map(|partition| {
         let scopes = state.scopes_of(job, partition);
         submit_limit_of(state, scopes, tasks, &counts)

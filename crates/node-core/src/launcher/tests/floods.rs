@@ -421,7 +421,7 @@ fn a_job_starts_from_what_is_dropped_with_its_order() {
     assert!(stale.contains(&SCRIPT));
 }
 
-/// What is kept is dropped at the word of the controller alone, which may be of an earlier version, or forget it.
+/// Blobs are dropped at the word of the controller alone, which may be of an earlier version, or forget it.
 #[test]
 fn a_session_that_leaves_too_much_ends() {
     let mut world = World::new();
