@@ -128,7 +128,7 @@ fn trigger(world: &mut World, which: u32, kind: u8, permanent: bool) {
         },
         _ => TriggerAsk::Set {
             events: TriggerEvents(1 << (kind % 10) | 1 << (which % 10)),
-            job: job.filter(|_| kind % 2 == 0),
+            job: job.filter(|_| kind.is_multiple_of(2)),
             nodes: ["", "n1", "n[1-2]"][which as usize % 3].to_owned(),
             offset_s: i32::try_from(which % 200).expect("small") - 60,
             program: "/bin/true".to_owned(),
