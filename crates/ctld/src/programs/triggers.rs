@@ -60,7 +60,10 @@ impl TriggerPrograms {
     /// When there is no thread.
     pub(super) fn start(writer: &Sender<ToWriter>) -> std::io::Result<TriggerPrograms> {
         let programs = TriggerPrograms {
-            own: ProgramQueue::new(BOUNDS),
+            own: ProgramQueue::new(QueueBounds {
+                of_user: BOUNDS.at_once,
+                ..BOUNDS
+            }),
             others: ProgramQueue::new(BOUNDS),
         };
         for queue in [&programs.own, &programs.others] {
