@@ -14,6 +14,9 @@ use muster_model::node_state::InitialState;
 use muster_model::spec::MemoryAsk;
 use muster_model::time::TimeLimit;
 use muster_proto::client::ConfigAnswer;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::Path;
 
 /// Writes a file of this name, or of slurm.conf's, with the time behind it.
 pub(super) fn write_config(session: &mut Session, file: Option<&String>) {
@@ -35,10 +38,16 @@ pub(super) fn write_config(session: &mut Session, file: Option<&String>) {
         None => endpoint::conf_path().display().to_string(),
     };
     let path = format!("{base}.{time}");
-    match std::fs::write(&path, file_text(&ctx, &config, &time)) {
+    match write_new(Path::new(&path), &file_text(&ctx, &config, &time)) {
         Ok(()) => session.say.plain(&format!("Slurm config saved to {path}")),
         Err(e) => session.error(&format!("failed to write `{path}`: {e}")),
     }
+}
+
+/// Writes a file that is not there yet: in a directory that others may write to, a link of theirs would lead elsewhere.
+fn write_new(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = File::create_new(path)?;
+    file.write_all(text.as_bytes())
 }
 
 /// What `show config` says of the controller and not of its configuration.
@@ -251,6 +260,22 @@ fn partition_line(out: &mut String, p: &PartitionConfig) {
 mod tests {
     use super::*;
     use crate::listing::fixture;
+
+    #[test]
+    fn a_link_in_the_way_is_not_followed() {
+        let dir = std::env::temp_dir().join(format!("write-config-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let (path, link) = (dir.join("new"), dir.join("link"));
+        std::os::unix::fs::symlink(dir.join("victim"), &link).unwrap();
+        write_new(&path, "a=b\n").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "a=b\n");
+        for there in [&path, &link] {
+            let refused = write_new(there, "x").unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
+        }
+        assert!(!dir.join("victim").exists());
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
 
     #[test]
     fn settings_lose_their_units_and_stay_comments_where_there_are_none() {
