@@ -170,6 +170,34 @@ fn nothing_that_a_job_leaves_leads_root_elsewhere() {
     );
 }
 
+/// A job with 20,000 nested directories kept its node for half a minute, and others waited for it.
+#[test]
+fn a_node_is_free_before_directories_are_removed() {
+    let Some(c) = contained(1, "") else { return };
+    c.ok("sbatch -W -o /dev/null --wrap true");
+    c.until("all is removed", || left(&c).is_empty());
+    let of_node = fs::read_dir(c.dir.join("base")).unwrap().next().unwrap();
+    // As another process that removes much.
+    let removing = fs::File::open(of_node.unwrap().path()).unwrap();
+    removing.lock().unwrap();
+    c.ok(&as_nobody(
+        "sbatch -W -o /dev/null --wrap 'mkdir -p /tmp/a/b'",
+    ));
+    c.until("the node is free", || c.ok("sinfo -h -o %t") == "idle");
+    let names = left(&c);
+    let is_gone = |path: &PathBuf| {
+        path.file_name()
+            .unwrap()
+            .as_encoded_bytes()
+            .starts_with(b".gone.")
+    };
+    assert!(!names.is_empty() && names.iter().all(is_gone), "{names:?}");
+    drop(removing);
+    c.ok("sbatch -W -o /dev/null --wrap true");
+    c.until("all is removed", || left(&c).is_empty());
+    assert_eq!(mounts(&c), "");
+}
+
 #[test]
 fn what_killed_daemons_leave_goes() {
     let Some(c) = contained(1, "") else { return };
