@@ -29,7 +29,7 @@ pub(crate) use worker::{Worker, start};
 /// The time that a process has beyond its own limit before it is killed.
 const GRACE: Duration = Duration::from_secs(1);
 /// How long a user counts as slow after a request that took more than half of the time limit.
-const SLOW_FOR: Duration = Duration::from_mins(10);
+const SLOW_FOR: Duration = Duration::from_secs(600);
 
 /// Processes of one verifier, and who waits for them.
 pub(crate) struct Pool {
@@ -395,7 +395,7 @@ mod tests {
             bench.inside.finished(3, Duration::from_millis(1), None);
             assert_eq!(bench.users(processes, now), [0; 0]);
         }
-        // Whoever they are, and whatever they had: those that are killed give way to others.
+        // However many they are: users whose requests were killed give way to others.
         let mut bench = Bench::default();
         (10..18).for_each(|uid| bench.ask(uid, false));
         let hanging = bench.users(4, now);

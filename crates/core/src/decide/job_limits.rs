@@ -2,7 +2,7 @@
 //! jobs another account, QOS or partition.
 
 use super::draft::Draft;
-use crate::policy::limits::{ExceededLimit, submit_limit_beside};
+use crate::policy::limits::{ExceededLimit, submit_limit_beside, submit_scopes};
 use crate::state::State;
 use muster_model::account_limits::Scope;
 use muster_model::job::{Job, JobState, Phase};
@@ -25,7 +25,7 @@ impl Moved {
         let counts = |scope: &Scope, used: u32| Some(self.counted(scope, used));
         require(submit_limit_beside(state, job, true, 1, counts))?;
         if state.keeps_limits() {
-            for scope in state.submit_scopes(job, true) {
+            for scope in submit_scopes(state, job, true) {
                 add(&mut self.come, scope, 1);
             }
         }
@@ -55,7 +55,7 @@ impl Moved {
     /// A job that waits makes room.
     pub(super) fn leave(&mut self, state: &State, job: &Job) {
         if state.keeps_limits() {
-            for scope in state.submit_scopes(job, true) {
+            for scope in submit_scopes(state, job, true) {
                 add(&mut self.gone, scope, 1);
             }
         }
@@ -78,13 +78,13 @@ impl Moved {
     ) -> Result<(), Refusal> {
         let state = draft.state;
         let waits = job.state == JobState::Pending;
-        let before = state.submit_scopes(job, waits);
+        let before = submit_scopes(state, job, waits);
         let counts = |scope: &Scope, used: u32| {
             let is_new = !before.contains(scope);
             is_new.then(|| self.counted(scope, used))
         };
         require(submit_limit_beside(state, changed, waits, tasks, counts))?;
-        let after = state.submit_scopes(changed, waits);
+        let after = submit_scopes(state, changed, waits);
         let moves = after.iter().any(|scope| !before.contains(scope));
         // One that is over a limit since before may be changed otherwise.
         if let Some(over) = state.denied_by(changed, draft.now)
@@ -98,8 +98,8 @@ impl Moved {
     /// Counts a job, or so many tasks of its record, that changes.
     pub(super) fn change(&mut self, state: &State, job: &Job, changed: &Job, tasks: u32) {
         let waits = job.state == JobState::Pending;
-        let before = state.submit_scopes(job, waits);
-        let after = state.submit_scopes(changed, waits);
+        let before = submit_scopes(state, job, waits);
+        let after = submit_scopes(state, changed, waits);
         for scope in after.into_iter().filter(|scope| !before.contains(scope)) {
             add(&mut self.come, scope, tasks);
         }

@@ -101,41 +101,6 @@ impl State {
         scopes
     }
 
-    /// The partitions whose limits on submitted jobs hold for a job: where it waits in several, each that has a QOS or an association
-    /// of its own, and the first of the others.
-    fn submit_partitions<'s>(&'s self, job: &'s Job, waits: bool) -> Vec<&'s str> {
-        let named = &job.spec.partitions;
-        if !waits || named.len() < 2 {
-            return vec![&job.partition];
-        }
-        let own = self.qos_of(job);
-        let qos = self.partitions.iter().filter_map(|p| {
-            let qos = p.qos.as_deref().filter(|qos| *qos != own)?;
-            Some((p.name.as_str(), qos))
-        });
-        let qos: HashMap<&str, &str> = qos.collect();
-        let known = self.accounts.user(&job.spec.owner.user);
-        let parts = known.and_then(|known| known.partitions.get(job.spec.account_name()));
-        let of_association = |name: &str| Some(parts?.get_key_value(name)?.0.as_str());
-        let mut seen = HashSet::new();
-        let all = iter::once(&job.partition).chain(named).map(String::as_str);
-        all.filter(|name| seen.insert((qos.get(name), of_association(name))))
-            .collect()
-    }
-
-    /// The scopes for which a job counts as submitted: in Slurm, too, a job that waits counts in all of its partitions.
-    pub(crate) fn submit_scopes(&self, job: &Job, waits: bool) -> Vec<Scope> {
-        let mut all: Vec<Scope> = Vec::new();
-        for partition in self.submit_partitions(job, waits) {
-            for scope in self.scopes_of(job, partition) {
-                if !all.contains(&scope) {
-                    all.push(scope);
-                }
-            }
-        }
-        all
-    }
-
     /// The contribution of a record.
     pub(crate) fn counted(&self, job: &Job) -> Counted {
         if !self.keeps_limits() || job.is_over() {
@@ -156,7 +121,7 @@ impl State {
         let waits = matches!(job.phase(), Phase::Pending | Phase::Requeueing);
         let mut submitted_in = Vec::new();
         if waits && job.spec.partitions.len() > 1 {
-            submitted_in = self.submit_scopes(job, waits);
+            submitted_in = submit_scopes(self, job, waits);
             submitted_in.retain(|scope| !scopes.contains(scope));
         }
         Counted {
@@ -269,6 +234,41 @@ impl State {
             .and_then(|c| c.order.multifactor.as_ref());
         settings.filter(|_| !kept).map_or(0, |s| s.half_life_s)
     }
+}
+
+/// The partitions whose limits on submitted jobs hold for a job: where it waits in several, each that has a QOS or an association
+/// of its own, and the first of the others.
+fn submit_partitions<'s>(state: &'s State, job: &'s Job, waits: bool) -> Vec<&'s str> {
+    let named = &job.spec.partitions;
+    if !waits || named.len() < 2 {
+        return vec![&job.partition];
+    }
+    let own = state.qos_of(job);
+    let qos = state.partitions.iter().filter_map(|p| {
+        let qos = p.qos.as_deref().filter(|qos| *qos != own)?;
+        Some((p.name.as_str(), qos))
+    });
+    let qos: HashMap<&str, &str> = qos.collect();
+    let known = state.accounts.user(&job.spec.owner.user);
+    let parts = known.and_then(|known| known.partitions.get(job.spec.account_name()));
+    let of_association = |name: &str| Some(parts?.get_key_value(name)?.0.as_str());
+    let mut seen = HashSet::new();
+    let all = iter::once(&job.partition).chain(named).map(String::as_str);
+    all.filter(|name| seen.insert((qos.get(name), of_association(name))))
+        .collect()
+}
+
+/// The scopes for which a job counts as submitted: in Slurm, too, a job that waits counts in all of its partitions.
+pub(crate) fn submit_scopes(state: &State, job: &Job, waits: bool) -> Vec<Scope> {
+    let mut all: Vec<Scope> = Vec::new();
+    for partition in submit_partitions(state, job, waits) {
+        for scope in state.scopes_of(job, partition) {
+            if !all.contains(&scope) {
+                all.push(scope);
+            }
+        }
+    }
+    all
 }
 
 /// The rate at which a running job is charged, and its time.

@@ -51,7 +51,7 @@ pub struct InUse {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Counted {
     pub(crate) scopes: Vec<Scope>,
-    /// Those of further partitions in which it waits: it only counts as submitted there.
+    /// Scopes of further partitions in which it waits: it only counts as submitted there.
     pub(crate) submitted_in: Vec<Scope>,
     pub(crate) jobs: u32,
     pub(crate) submitted: u32,

@@ -85,7 +85,7 @@ pub(super) fn start_making(programs: &PrologEpilog) -> io::Result<i32> {
         container.make_base()?;
         let made = container.make();
         if made.is_err() {
-            let _ = container.end();
+            let _ = container.leave();
         }
         made
     })
@@ -99,11 +99,7 @@ pub(super) fn start_removal(programs: &PrologEpilog) -> io::Result<i32> {
             return Ok(());
         };
         let env = &programs.env;
-        Container { of, env }.end()?;
-        let Some(base) = of.path.parent() else {
-            return Ok(());
-        };
-        in_child(|| remove_gone(base)).map(drop)
+        Container { of, env }.leave()
     })
 }
 
@@ -322,6 +318,15 @@ impl Container<'_> {
         Ok(())
     }
 
+    /// Takes away everything of a job without processes, and starts a process that removes it.
+    fn leave(&self) -> io::Result<()> {
+        self.end()?;
+        match self.of.path.parent() {
+            Some(base) => in_child(|| remove_gone(base)).map(drop),
+            None => Ok(()),
+        }
+    }
+
     /// Takes away everything of a job without processes.
     fn end(&self) -> io::Result<()> {
         let (holder, settings) = (self.of.namespace(), &self.of.settings);
@@ -422,7 +427,7 @@ fn remove_gone(base: &Path) -> io::Result<()> {
         gone.collect::<Vec<PathBuf>>()
     };
     let (mut turns, mut left) = (BTreeMap::new(), BTreeSet::new());
-    // What is set aside after the last look is the next process's, or is seen once the lock is given up.
+    // A directory that is set aside after the last look is the next process's, or is seen once the lock is given up.
     while !found(&left).is_empty() {
         let lock = File::open(base)?;
         if lock.try_lock().is_err() {
