@@ -20,14 +20,15 @@ use std::time::{Duration, Instant};
 
 /// Time limit for a tree: processes of its user outside of the job that have directories of it open
 /// can add to it.
-const REMOVAL_MAX: Duration = Duration::from_secs(3600);
+pub(crate) const REMOVAL_MAX: Duration = Duration::from_secs(3600);
 
-/// Removes a directory that only root can enter, in one of root's. A missing directory counts as
-/// removed.
+/// Removes a directory that only root can enter, in one of root's, or as much of it as is possible in
+/// this time. A missing directory counts as removed.
 ///
 /// # Errors
-/// A part stays: it belongs to another file system, may not be changed, or is added to without end.
-pub(crate) fn remove(path: &Path) -> io::Result<()> {
+/// A part stays: the time is over ([`io::ErrorKind::TimedOut`]), or it belongs to another file system
+/// or may not be changed.
+pub(crate) fn remove(path: &Path, time: Duration) -> io::Result<()> {
     let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
@@ -45,6 +46,7 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
         Err(e) => return Err(e.into()),
     };
     let mut tree = Tree::of(top)?;
+    tree.until = Instant::now() + time;
     while tree.empty_top()? {}
     match unlinkat(&above, name, UnlinkatFlags::RemoveDir) {
         Ok(()) => Ok(()),
@@ -148,8 +150,9 @@ impl Tree {
 
     fn check_time(&self) -> io::Result<()> {
         match Instant::now() > self.until {
-            true => Err(io::Error::other(
-                "the tree is not removed after an hour: processes may be adding to it",
+            true => Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "the tree is not removed in time: processes may be adding to it",
             )),
             false => Ok(()),
         }
@@ -290,7 +293,7 @@ mod tests {
         symlink(&others, tree.join("a/b/link")).unwrap();
         symlink("../../../others", tree.join("a/b/up")).unwrap();
         fs::hard_link(others.join("below/file"), tree.join("a/name")).unwrap();
-        remove(&tree).unwrap();
+        remove(&tree, REMOVAL_MAX).unwrap();
         assert!(!tree.exists());
         assert_eq!(
             fs::read_to_string(others.join("below/file")).unwrap(),
@@ -298,9 +301,9 @@ mod tests {
         );
         // The tree itself may be a link.
         symlink(&others, &tree).unwrap();
-        remove(&tree).unwrap();
+        remove(&tree, REMOVAL_MAX).unwrap();
         assert!(fs::symlink_metadata(&tree).is_err() && others.join("below").is_dir());
-        remove(&tree).unwrap();
+        remove(&tree, REMOVAL_MAX).unwrap();
         fs::remove_dir_all(place).unwrap();
     }
 
@@ -323,7 +326,10 @@ mod tests {
         let closed = tree.join("closed/inner/file");
         fs::create_dir_all(&closed).unwrap();
         fs::set_permissions(tree.join("closed/inner"), fs::Permissions::from_mode(0o700)).unwrap();
-        remove(&tree).unwrap();
+        let error = remove(&tree, Duration::ZERO).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(tree.exists());
+        remove(&tree, REMOVAL_MAX).unwrap();
         assert!(!tree.exists());
         fs::remove_dir_all(place).unwrap();
     }
@@ -355,7 +361,7 @@ mod tests {
             .map(|own| own.unwrap().file_name());
         let files = left.filter(|name| name.as_encoded_bytes().starts_with(b"file"));
         assert_eq!(files.count(), 0);
-        remove(&tree).unwrap();
+        remove(&tree, REMOVAL_MAX).unwrap();
         fs::remove_dir_all(place).unwrap();
     }
 
@@ -406,12 +412,12 @@ mod tests {
         fs::create_dir_all(&mounted).unwrap();
         crate::sys::mounts::mount_memory(&mounted).unwrap();
         fs::create_dir_all(mounted.join("kept/inner")).unwrap();
-        let refused = remove(&place.join("tree"));
+        let refused = remove(&place.join("tree"), REMOVAL_MAX);
         let is_kept = mounted.join("kept/inner").is_dir();
         let unmounted = crate::sys::mounts::unmount(&mounted);
         assert!(refused.is_err() && is_kept);
         unmounted.unwrap();
-        remove(&place.join("tree")).unwrap();
+        remove(&place.join("tree"), REMOVAL_MAX).unwrap();
         fs::remove_dir_all(place).unwrap();
     }
 }

@@ -2,8 +2,7 @@
 //! jobs another account, QOS or partition.
 
 use super::draft::Draft;
-use crate::policy::limits::submit_scopes;
-use crate::policy::limits::{ExceededLimit, submit_limit_beside};
+use crate::policy::limits::{ExceededLimit, submit_limit_beside, submit_scopes};
 use crate::state::State;
 use muster_model::account_limits::Scope;
 use muster_model::job::{Job, JobState, Phase};

@@ -1,8 +1,8 @@
 //! Private directories of a job: `Dirs` of job_container.conf(5). One mount namespace per job has
 //! them at their places. It is created once and kept alive by a file on which it is mounted,
 //! `BasePath/NODE/JOB.ATTEMPT/.ns`; each process of the job joins it before it executes anything of
-//! a user's ([`Namespace`]). The contents are below the same directory, which only root may enter,
-//! and are removed with it.
+//! a user's ([`Namespace`]). The contents are below the same directory, which only root may enter.
+//! It is renamed when the job ends, and removed afterwards, by one process for all jobs.
 //!
 //! Child processes of the launcher do all of this, because they wait for programs of the site and
 //! for disks.
@@ -12,12 +12,12 @@ use crate::os_error::{self, is_temporary};
 use crate::root_files::only_root_leads_to;
 use crate::sys::bare::{self, Errno};
 use crate::sys::{self, mounts};
-use crate::tree_removal;
+use crate::tree_removal::{self, REMOVAL_MAX};
 use muster_node_core::launcher::CONTAINER_LACK_STATUS;
 use muster_node_core::{JobContainer, PrologEpilog};
 use muster_proto::job_container::SHARED_MEMORY;
 use nix::sys::stat::Mode;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -27,6 +27,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+/// How names begin of directories that are to be removed; no job has such a one.
+const GONE: &str = ".gone.";
+/// Time after which the remover turns to the next directory, and comes back later.
+const REMOVAL_TURN: Duration = Duration::from_secs(10);
 /// Time limit of `InitScript`, as in Slurm.
 const INIT_WAIT_S: u32 = 10;
 
@@ -81,26 +85,21 @@ pub(super) fn start_making(programs: &PrologEpilog) -> io::Result<i32> {
         container.make_base()?;
         let made = container.make();
         if made.is_err() {
-            let _ = container.end();
+            let _ = container.leave();
         }
         made
     })
 }
 
-/// Starts a process that removes the directories of a job.
+/// Starts a process that takes the directories of a job away. Another one, for which nothing waits,
+/// removes them, because a job may leave many files.
 pub(super) fn start_removal(programs: &PrologEpilog) -> io::Result<i32> {
     in_child(|| {
-        // A job may leave many files, and nothing waits for their removal, so it runs at low
-        // priority.
-        sys::lower_priority();
-        match programs.container.as_deref() {
-            Some(of) => Container {
-                of,
-                env: &programs.env,
-            }
-            .end(),
-            None => Ok(()),
-        }
+        let Some(of) = programs.container.as_deref() else {
+            return Ok(());
+        };
+        let env = &programs.env;
+        Container { of, env }.leave()
     })
 }
 
@@ -122,15 +121,14 @@ pub(super) fn sweep(base: &Path, kept: &BTreeSet<String>) {
         return;
     }
     let started = in_child(|| {
-        sys::lower_priority();
-        for path in &left {
+        for path in left.iter().filter(|path| !is_gone(path)) {
             eprintln!("{}: left over, and removed", path.display());
             release_mounts(path);
-            if let Err(e) = remove(path) {
+            if let Err(e) = set_aside(path) {
                 eprintln!("{}: {e}", path.display());
             }
         }
-        Ok(())
+        remove_gone(base)
     });
     if let Err(e) = started {
         eprintln!(
@@ -186,7 +184,7 @@ impl Container<'_> {
         if fs::symlink_metadata(path).is_ok() {
             // Left by an earlier attempt with this number that was never removed.
             self.drop_mounts();
-            remove(path).map_err(about(path.display()))?;
+            set_aside(path)?;
         }
         make_dir(path).map_err(about(path.display()))?;
         let source = self.of.source();
@@ -320,7 +318,16 @@ impl Container<'_> {
         Ok(())
     }
 
-    /// Removes everything of a job without processes.
+    /// Takes away everything of a job without processes, and starts a process that removes it.
+    fn leave(&self) -> io::Result<()> {
+        self.end()?;
+        match self.of.path.parent() {
+            Some(base) => in_child(|| remove_gone(base)).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes away everything of a job without processes.
     fn end(&self) -> io::Result<()> {
         let (holder, settings) = (self.of.namespace(), &self.of.settings);
         if let Some(script) = &settings.clone_epilog
@@ -333,7 +340,7 @@ impl Container<'_> {
             }
         }
         self.drop_mounts();
-        remove(&self.of.path)
+        set_aside(&self.of.path)
     }
 
     fn drop_mounts(&self) {
@@ -388,14 +395,113 @@ fn make_dir(path: &Path) -> io::Result<()> {
     nix::unistd::mkdir(path, Mode::S_IRWXU).map_err(io::Error::from)
 }
 
-/// Removes a job's directory with all that is in it.
+/// Renames a job's directory, if it is there, so that it is found by those who remove it only.
+fn set_aside(path: &Path) -> io::Result<()> {
+    require_roots(path)?;
+    let name = path.file_name().and_then(|name| name.to_str());
+    let name = name.unwrap_or_default();
+    let mut number = 0;
+    loop {
+        let aside = path.with_file_name(format!("{GONE}{name}.{number}"));
+        match fs::rename(path, &aside) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+            // An earlier one of that name is there.
+            Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => number += 1,
+            other => return other.map_err(about(path.display())),
+        }
+    }
+}
+
+fn is_gone(path: &Path) -> bool {
+    let name = path.file_name();
+    name.is_some_and(|name| name.as_encoded_bytes().starts_with(GONE.as_bytes()))
+}
+
+/// Removes all directories that were set aside there, in turns, unless another process does.
+fn remove_gone(base: &Path) -> io::Result<()> {
+    sys::lower_priority();
+    let found = |left: &BTreeSet<PathBuf>| {
+        let entries = fs::read_dir(base).into_iter().flatten().flatten();
+        let gone = entries.map(|entry| entry.path());
+        let gone = gone.filter(|path| is_gone(path) && !left.contains(path));
+        gone.collect::<Vec<PathBuf>>()
+    };
+    let (mut turns, mut left) = (BTreeMap::new(), BTreeSet::new());
+    // A directory that is set aside after the last look is the next process's, or is seen once the lock is given up.
+    while !found(&left).is_empty() {
+        let lock = File::open(base)?;
+        if lock.try_lock().is_err() {
+            return Ok(());
+        }
+        loop {
+            let gone = found(&left);
+            if gone.is_empty() {
+                break;
+            }
+            for path in gone {
+                let turn: &mut u32 = turns.entry(path.clone()).or_default();
+                *turn += 1;
+                let removed = remove(&path);
+                let Err(e) = removed else { continue };
+                if e.kind() != io::ErrorKind::TimedOut || REMOVAL_TURN * *turn > REMOVAL_MAX {
+                    eprintln!("{}: {e}", path.display());
+                    left.insert(path);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Removes a directory with all that is in it, or as much as is possible in a turn.
 fn remove(path: &Path) -> io::Result<()> {
-    if !only_root_leads_to(path)? {
-        let text = format!(
+    require_roots(path)?;
+    tree_removal::remove(path, REMOVAL_TURN)
+}
+
+fn require_roots(path: &Path) -> io::Result<()> {
+    match only_root_leads_to(path)? {
+        true => Ok(()),
+        false => Err(io::Error::other(format!(
             "{}: not removed: users other than root can replace it",
             path.display()
-        );
-        return Err(io::Error::other(text));
+        ))),
     }
-    tree_removal::remove(path).map_err(about(path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A job that left 20,000 nested directories kept its node for 30 s, and each such job had a process that removed them.
+    #[test]
+    fn one_process_removes_what_jobs_leave() {
+        if !nix::unistd::geteuid().is_root() {
+            eprintln!(
+                "only root has directories that nobody can replace; this test looked at nothing"
+            );
+            return;
+        }
+        let base = std::env::temp_dir().join(format!("muster-gone.{}", std::process::id()));
+        let _ = fs::remove_dir_all(&base);
+        make_dir(&base).unwrap();
+        let job = base.join("7.1");
+        for _ in 0..2 {
+            fs::create_dir_all(job.join("dirs/_tmp/a/b")).unwrap();
+            set_aside(&job).unwrap();
+            assert!(!job.exists(), "the next attempt may have its name");
+        }
+        set_aside(&job).unwrap();
+        let names = || fs::read_dir(&base).unwrap().map(|e| e.unwrap().path());
+        assert_eq!(names().filter(|path| is_gone(path)).count(), 2);
+        make_dir(&base.join("8.1")).unwrap();
+        let other = File::open(&base).unwrap();
+        other.lock().unwrap();
+        remove_gone(&base).unwrap();
+        assert_eq!(names().count(), 3, "another process removes them");
+        drop(other);
+        remove_gone(&base).unwrap();
+        assert_eq!(names().collect::<Vec<_>>(), [base.join("8.1")]);
+        fs::remove_dir_all(base).unwrap();
+    }
 }

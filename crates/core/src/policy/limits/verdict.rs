@@ -2,6 +2,7 @@
 //! well; that of the partition comes before the job's own. Limits of groups hold at each level of the tree of accounts,
 //! others where they are set nearest to the user.
 
+use super::submit_partitions;
 use crate::state::State;
 use crate::state::limit_use::CurrentUse;
 use muster_model::account_limits::{Limits, Scope, TresAmount, TresAmounts, TresUsage};
@@ -426,7 +427,7 @@ pub(crate) fn submit_limit_beside(
     if !state.keeps_limits() {
         return None;
     }
-    let partitions = super::submit_partitions(state, job, waits).into_iter();
+    let partitions = submit_partitions(state, job, waits).into_iter();
     let mut limits = partitions.filter_map(|partition| {
         let scopes = state.scopes_of(job, partition);
         submit_limit_of(state, scopes, tasks, &counts)
