@@ -2,7 +2,7 @@
 //! the rules that the job was submitted with. The controller does this, whatever command asks. Which classes there are, and who may
 //! use them, is in `muster_conf::job_classes`.
 
-mod attribute;
+pub(crate) mod attribute;
 
 use crate::jsv::layout::{self, Layout};
 use crate::jsv::requests::Request;

@@ -314,12 +314,16 @@ fn environment(spec: &JobSpec, site: &Site) -> Option<(String, u32, u32)> {
 
 pub(crate) fn regular(indices: &IndexSet) -> Option<(u32, u32, u32)> {
     let (first, last) = (indices.first()?, indices.last()?);
-    let step = indices.first_from(first + 1).map_or(1, |next| next - first);
-    let last_of = |steps: u64| u64::from(first) + steps * u64::from(step);
-    let is_regular = indices
-        .iter()
-        .zip(0..)
-        .all(|(index, at)| u64::from(index) == last_of(at));
+    let mut ranges = indices.ranges();
+    if ranges.next()? == (first, last) {
+        return Some((first, last, 1));
+    }
+    // Several ranges: single indices at equal distances, or none that a step describes.
+    let step = ranges.next()?.0 - first;
+    let is_regular = indices.ranges().zip(0..).all(|(range, at)| {
+        let index = u64::from(first) + at * u64::from(step);
+        (u64::from(range.0), u64::from(range.1)) == (index, index)
+    });
     is_regular.then_some((first, last, step))
 }
 

@@ -66,8 +66,11 @@ pub(super) fn value(spec: &JobSpec, name: &str, site: &Site, given: &[String]) -
             .map(|array| match jsv::regular(&array.indices) {
                 Some((first, last, step)) => format!("{first}-{last}:{step}"),
                 None => {
-                    let all = array.indices.iter().map(|index| index.to_string());
-                    all.collect::<Vec<_>>().join(",")
+                    // By ranges: a few bytes of a request may name billions of tasks.
+                    let all = array.indices.ranges();
+                    all.map(|(first, last)| format!("{first}-{last}"))
+                        .collect::<Vec<_>>()
+                        .join(",")
                 }
             }),
         "tc" => spec

@@ -494,3 +494,28 @@ fn range(first: u32, last: u32) -> IndexSet {
     slots.insert_range(first, last);
     slots
 }
+
+/// A request of a few bytes that names billions of tasks, with a gap or without, was gone through task by task.
+#[test]
+fn tasks_are_compared_by_ranges() {
+    let mut indices = IndexSet::single(0);
+    indices.insert_range(1, u32::MAX - 20);
+    assert_eq!(regular(&indices), Some((0, u32::MAX - 20, 1)));
+    indices.insert(u32::MAX - 17);
+    assert_eq!(regular(&indices), None);
+    let spec = JobSpec {
+        array: Some(ArraySpec {
+            indices,
+            throttle: None,
+        }),
+        ..job()
+    };
+    let text = crate::job_class::attribute::value(&spec, "t", &site(), &[]);
+    assert_eq!(text.as_deref(), Some("0-4294967275,4294967278-4294967278"));
+    let of = |list: &str| regular(&values::indices(list).expect("a list"));
+    assert_eq!(of("7"), Some((7, 7, 1)));
+    assert_eq!(of("1,3,5"), Some((1, 5, 2)));
+    assert_eq!(of("1,3,6"), None);
+    assert_eq!(of("1-3,5"), None);
+    assert_eq!(of("1,3-4"), None);
+}
