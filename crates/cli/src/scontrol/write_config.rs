@@ -44,7 +44,7 @@ pub(super) fn write_config(session: &mut Session, file: Option<&String>) {
     }
 }
 
-/// Writes a file that is not there yet: in a directory that others may write to, a link of theirs would lead elsewhere.
+/// Writes a file that is not there yet: in a directory that others may write to, a link of theirs would lead to another file.
 fn write_new(path: &Path, text: &str) -> io::Result<()> {
     let mut file = File::create_new(path)?;
     file.write_all(text.as_bytes())
