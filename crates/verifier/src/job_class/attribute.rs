@@ -15,7 +15,7 @@ const NOTIFY: WarnSignal = WarnSignal {
 
 /// A job's value of an attribute; none where its user gave none. `given` names attributes that the user named among those that
 /// each job has.
-pub(super) fn value(spec: &JobSpec, name: &str, site: &Site, given: &[String]) -> Option<String> {
+pub(crate) fn value(spec: &JobSpec, name: &str, site: &Site, given: &[String]) -> Option<String> {
     let is_given = given.iter().any(|own| own == name);
     let flag = |on: bool| Some(if on { "y" } else { "n" }.to_owned());
     let there = |is_there: bool| is_there.then(|| "given".to_owned());
