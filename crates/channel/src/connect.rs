@@ -5,6 +5,7 @@ use crate::SECRET;
 use crate::handshake::{Channel, HandshakeError, Initiator};
 use crate::opening::Scheme;
 use crate::records::{Sealer, Unsealer};
+use nix::sys::signal::{SigSet, SigmaskHow};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
@@ -78,8 +79,14 @@ pub fn connect(
             .name("channel".to_owned())
             .stack_size(128 << 10)
     };
-    name().spawn(move || carry_out(out, tcp_out, sealer))?;
-    name().spawn(move || carry_in(tcp_in, into, opener))?;
+    // A signal of the process is its main thread's, which blocks those that it reads from a descriptor. Threads inherit
+    // the mask.
+    let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
+    let spawned = name()
+        .spawn(move || carry_out(out, tcp_out, sealer))
+        .and_then(|_| name().spawn(move || carry_in(tcp_in, into, opener)));
+    before.thread_set_mask()?;
+    spawned?;
     Ok(Connected {
         stream: near,
         answer,
@@ -186,7 +193,10 @@ mod tests {
     use super::*;
     use crate::handshake::Responder;
     use crate::opening::Opening;
+    use nix::sys::signal::Signal;
+    use std::fs;
     use std::net::TcpListener;
+    use std::path::Path;
 
     const KNOWN: [u8; SECRET] = [9; SECRET];
     const PATIENCE: Duration = Duration::from_secs(10);
@@ -217,14 +227,18 @@ mod tests {
             }
         }
         let mut channel = channel.into_channel();
-        while !channel.opener.has_ended() {
-            let count = tcp.read(&mut chunk).unwrap();
-            assert!(count > 0, "cut off");
-            channel.opener.push(&chunk[..count]);
+        loop {
+            // Records may have come with the confirmation.
             let (mut plain, mut sealed) = (Vec::new(), Vec::new());
             while channel.opener.open_next(&mut plain).unwrap() {}
             channel.sealer.seal(&plain, &mut sealed).unwrap();
             tcp.write_all(&sealed).unwrap();
+            if channel.opener.has_ended() {
+                return;
+            }
+            let count = tcp.read(&mut chunk).unwrap();
+            assert!(count > 0, "cut off");
+            channel.opener.push(&chunk[..count]);
         }
     }
 
@@ -246,6 +260,44 @@ mod tests {
         (&connected.stream).read_to_end(&mut got).unwrap();
         assert!(got == sent);
         writing.join().unwrap();
+        there.join().unwrap();
+    }
+
+    /// srun blocks the signals that it reads from a descriptor once its step runs: on a login host each of them, SIGINT
+    /// included, came to a thread of its channel and ended it.
+    #[test]
+    fn no_signal_comes_to_a_thread_of_a_channel() {
+        let own = SigSet::thread_get_mask().unwrap();
+        let (near, far) = pair();
+        let there = thread::spawn(move || echo(far));
+        let proof = (Scheme::Munge, &b"MUNGE:x:"[..], &KNOWN);
+        let connected = connect(near, proof, b"hello", PATIENCE).unwrap();
+        assert_eq!(SigSet::thread_get_mask().unwrap(), own);
+        let blocked = |task: &Path| {
+            let status = fs::read_to_string(task.join("status")).ok()?;
+            let of_channel = status.starts_with("Name:\tchannel\n");
+            let mask = status.lines().find_map(|l| l.strip_prefix("SigBlk:\t"))?;
+            Some(u64::from_str_radix(mask, 16).unwrap()).filter(|_| of_channel)
+        };
+        // Threads have their names once they run.
+        let until = Instant::now() + PATIENCE;
+        let masks = loop {
+            let tasks = fs::read_dir("/proc/self/task").unwrap();
+            let masks: Vec<u64> = tasks
+                .filter_map(|task| blocked(&task.unwrap().path()))
+                .collect();
+            if masks.len() >= 2 {
+                break masks;
+            }
+            assert!(Instant::now() < until, "{masks:?}");
+            thread::yield_now();
+        };
+        for signal in [Signal::SIGINT, Signal::SIGUSR1, Signal::SIGWINCH] {
+            let bit = 1 << (signal as i32 - 1);
+            assert!(masks.iter().all(|mask| mask & bit != 0), "{signal}");
+        }
+        connected.stream.shutdown(Shutdown::Write).unwrap();
+        (&connected.stream).read_to_end(&mut Vec::new()).unwrap();
         there.join().unwrap();
     }
 

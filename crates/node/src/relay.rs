@@ -68,6 +68,8 @@ pub fn relay_main() -> ExitCode {
 
 fn run() -> anyhow::Result<()> {
     sys::set_undumpable().context("this process cannot be protected from others")?;
+    // Signals that end slurmd come to its whole process group from terminals and from timeout(1).
+    nix::unistd::setsid().context("this process cannot leave slurmd's session")?;
     let without_http = agent_relay::is_without_http(&role::read_order()?);
     let listener = std::net::TcpListener::from(role::take_descriptor(FIRST_FD)?);
     let agent = role::take_descriptor(FIRST_FD + 1)?;

@@ -7,6 +7,7 @@ mod future;
 mod given;
 mod joining;
 mod node_keys;
+mod slurmd_restarts;
 
 use muster_channel::{Initiator, SECRET, Scheme};
 use muster_model::ids::JobId;

@@ -21,10 +21,20 @@ fn eventually(hosts: &Hosts, what: &str, holds: impl Fn() -> bool) {
 
 /// A daemon ends, and another begins in its place; the others' places stay.
 pub(super) fn restart(hosts: &mut Hosts, at: usize, words: &str) {
+    restart_after(
+        hosts,
+        at,
+        &format!("kill {}", hosts.daemons[at].id()),
+        words,
+    );
+}
+
+/// The same after a command that ends it.
+pub(super) fn restart_after(hosts: &mut Hosts, at: usize, end: &str, words: &str) {
     let (dir, before) = (hosts.dir.display(), hosts.daemons[at].id());
     let script = format!(
         "export SLURM_CONF={dir}/slurm.conf SLURM_SACK_SOCKET={dir}/own/sack.socket PATH={dir}/bin:$PATH; cd {dir}/tmp; \
-         kill {before}; while kill -0 {before}; do sleep 0.05; done 2>/dev/null; exec {words}"
+         {end}; while kill -0 {before}; do sleep 0.05; done 2>/dev/null; exec {words}"
     );
     let log = fs::File::create(hosts.dir.join(format!("log/again.{at}"))).unwrap();
     let again = Command::new("nsenter")
