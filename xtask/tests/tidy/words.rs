@@ -75,7 +75,7 @@ fn words(text: &str) -> impl Iterator<Item = String> {
 }
 
 /// First words of comments that name their subject by a clause: "What waits" instead of "Waiting messages".
-const CLAUSES: [&str; 5] = ["What", "Who", "Whose", "Whom", "Those"];
+const CLAUSES: [&str; 7] = ["What", "Who", "Whose", "Whom", "Those", "Of", "How"];
 
 /// Words after "what" that make it a clause in place of a noun.
 const AFTER_WHAT: [&str; 4] = ["is", "was", "it", "they"];
@@ -94,13 +94,14 @@ fn comments_name_their_subject() {
     bounds::check("clauses", &counts);
 }
 
-/// Whether a comment begins with a clause, or has "what is", "what was", "what it" or "what they".
+/// Whether a comment begins with a clause or with a reference to another comment, or has "what is", "what was", "what it" or "what they".
 fn has_clause(comment: &str) -> bool {
     let words: Vec<&str> = comment
         .split(|c: char| !c.is_alphanumeric())
         .filter(|word| !word.is_empty())
         .collect();
     words.first().is_some_and(|first| CLAUSES.contains(first))
+        || words.starts_with(&["The", "same"])
         || words
             .windows(2)
             .any(|pair| pair[0] == "what" && AFTER_WHAT.contains(&pair[1]))

@@ -11,7 +11,7 @@ async fn answer_to(said: &[u8]) -> Vec<AgentReply> {
     answer_by(1000, said).await.0
 }
 
-/// The same for this user, and the number of requests passed on.
+/// The quota of this user, and the number of requests passed on.
 async fn answer_by(uid: u32, said: &[u8]) -> (Vec<AgentReply>, usize) {
     let (replies, handed_on, _) = outcome_of(uid, said).await;
     (replies, handed_on)
