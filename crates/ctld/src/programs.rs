@@ -363,8 +363,13 @@ fn begin(invocation: &Invocation) -> std::io::Result<Child> {
         warn!("{what}={program}: {}: {e}", path.display());
     }
     let mut command = match owner {
+        // It leads its own session and process group.
         Some(owner) => trigger_program::command(*owner, program, args),
-        None => command(program, args),
+        None => {
+            let mut command = command(program, args);
+            command.process_group(0);
+            command
+        }
     };
     command
         .env_clear()
@@ -374,7 +379,6 @@ fn begin(invocation: &Invocation) -> std::io::Result<Child> {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-        .process_group(0)
         .spawn()
 }
 
