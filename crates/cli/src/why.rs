@@ -407,7 +407,7 @@ Job 17 waits: Resources
   Not before: 2026-11-23T22:53:46 (in 1 h 0 min)
 Expected start: 2026-11-23T23:23:46 (in 1 h 30 min) on n[1-2] in partition batch
   if jobs run as long as predicted, and no job is submitted that comes first
-JobAhead of it on those nodes (3):
+Ahead of it on those nodes (3):
   12 (ann, big): 1 CPU, runs on n1 until 2026-11-23T23:23:46 at the latest
   16 (bob, next): 4 CPUs, waits too, starts first, at 2026-11-23T21:54:46
   and 1 more
@@ -437,7 +437,7 @@ Expected start: 2026-11-23T23:23:46 (in 1 h 30 min) on n[1-2] in partition batch
 It asks for 1,4-8 tasks, waits for the least number, and takes the greatest that fits then. With one number alone:
   1 task: 2026-11-23T23:23:46 (in 1 h 30 min) on n[1-2] in partition batch
   8 tasks: nothing that is foreseen makes room
-JobAhead of it on those nodes (3):
+Ahead of it on those nodes (3):
 "
             ),
             "{text}"
