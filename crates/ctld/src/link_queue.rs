@@ -16,6 +16,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 const NOTICES_MAX: usize = 8;
 /// Bytes of messages after which no other message is taken along. All of them are one frame, which a node reads as a whole.
 const RUN_BYTES: usize = 16 << 20;
+/// The same of those that wait apart, beside them.
+const SIGNAL_BYTES: usize = 4 << 20;
 /// Factor by which bytes of an order count: each may be an item of the frame, whose number is bounded, too.
 const ORDER_WEIGHT: usize = 4;
 /// Bytes that a message has at least.
@@ -183,6 +185,21 @@ impl MessageRun {
     }
 }
 
+/// The job that a message is for.
+fn attempt_of(message: &ToLink) -> Option<JobAttempt> {
+    let ToLink::Order(order, _) = message else {
+        return None;
+    };
+    match order {
+        Order::Launch(grant) => Some(JobAttempt::new(grant.job, grant.attempt)),
+        Order::Terminate { job, attempt, .. }
+        | Order::Signal { job, attempt, .. }
+        | Order::StepLimit { job, attempt, .. }
+        | Order::Notify { job, attempt, .. } => Some(JobAttempt::new(*job, *attempt)),
+        Order::Reboot => None,
+    }
+}
+
 /// See the module.
 #[derive(Default)]
 pub(crate) struct LinkQueue {
@@ -258,15 +275,19 @@ impl LinkQueue {
         taken
     }
 
-    /// Removes at most `most` of the messages that wait apart, within the bytes of a run; jobs take turns. Nothing
-    /// comes before the rest.
-    pub(crate) fn take_signals(&mut self, most: usize, run: &mut MessageRun) -> Vec<ToLink> {
-        let mut taken = Vec::new();
+    /// Removes at most `most` of the messages that wait apart, as many as leave together; jobs take turns. None overtakes
+    /// a message to its own job; those to other jobs may be many and long, and it does not wait for them.
+    pub(crate) fn take_signals(&mut self, most: usize) -> Vec<ToLink> {
+        let behind: HashSet<JobAttempt> = self.first.iter().filter_map(attempt_of).collect();
+        let (mut run, mut taken, mut later) = (MessageRun::default(), Vec::new(), Vec::new());
         while taken.len() < most
-            && self.first.is_empty()
-            && run.has_room()
+            && run.bytes < SIGNAL_BYTES
             && let Some(attempt) = self.turns.pop_front()
         {
+            if behind.contains(&attempt) {
+                later.push(attempt);
+                continue;
+            }
             let Some(waiting) = self.jobs.get_mut(&attempt) else {
                 continue;
             };
@@ -286,6 +307,10 @@ impl LinkQueue {
                 self.turns.push_back(attempt);
             }
         }
+        later
+            .into_iter()
+            .rev()
+            .for_each(|attempt| self.turns.push_front(attempt));
         taken
     }
 
@@ -315,7 +340,7 @@ mod tests {
     }
 
     fn take_signals(queue: &mut LinkQueue, most: usize) -> Vec<ToLink> {
-        queue.take_signals(most, &mut MessageRun::default())
+        queue.take_signals(most)
     }
 
     fn signal(job: u64, step: Option<u32>, signal: u32) -> ToLink {
@@ -533,15 +558,43 @@ mod tests {
                 let mut run = MessageRun::default();
                 let taken = queue.take_first(1024, &mut run);
                 launched += taken.len() as u64;
-                let signals = queue.take_signals(1024, &mut run);
-                assert!(signals.is_empty() || launched == count, "they come before");
-                let orders: Vec<Order> = taken.into_iter().map(order_of).collect();
+                let all = taken.into_iter().chain(queue.take_signals(1024));
+                let orders: Vec<Order> = all.map(order_of).collect();
                 let bytes = minicbor::to_vec(&orders).unwrap().len();
                 let items = orders.len() * (spec.argv.len() + 256);
                 assert!(!orders.is_empty() && bytes < FRAME_BYTES_MAX / 2);
                 assert!(items < FRAME_ITEMS_MAX / 4 * 3);
             }
         }
+    }
+
+    /// Where launches of one user come faster than a node takes them, signals to jobs of others went out with none of them.
+    #[test]
+    fn signals_wait_for_launches_of_their_own_job_alone() {
+        let argv = vec!["a".repeat(1 << 20); 1];
+        let spec = Arc::new(JobSpec {
+            argv,
+            ..JobSpec::default()
+        });
+        let mut queue = LinkQueue::default();
+        (10..20).for_each(|job| queue.push(launch(job, &spec)));
+        queue.push(signal(19, None, 10));
+        queue.push(signal(7, None, 15));
+        queue.push(signal(10, None, 10));
+        let mut sent = Vec::new();
+        for job in 20..30 {
+            let launches = queue.take_first(1024, &mut MessageRun::default());
+            sent.push((launches.len(), texts(take_signals(&mut queue, 1024))));
+            queue.push(launch(job, &spec));
+        }
+        assert_eq!(sent[0], (4, vec!["7 15".to_owned(), "10 10".to_owned()]));
+        let behind = sent.iter().position(|(_, texts)| *texts == ["19 10"]);
+        let launched: usize = sent[..=behind.unwrap()]
+            .iter()
+            .map(|(count, _)| count)
+            .sum();
+        assert!((10..10 + 4).contains(&launched), "{launched}");
+        assert!(!queue.has_signals());
     }
 
     fn order_of(message: ToLink) -> Order {

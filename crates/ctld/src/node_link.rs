@@ -172,7 +172,7 @@ impl Sending {
         let mut run = MessageRun::default();
         let mut batch = self.queue.take_first(BATCH, &mut run);
         if self.queue.has_signals() && Instant::now() >= self.signals_at {
-            batch.extend(self.queue.take_signals(BATCH, &mut run));
+            batch.extend(self.queue.take_signals(BATCH));
             self.signals_at = Instant::now() + SIGNAL_DELAY.as_duration();
         }
         let (frames, count) = self.outgoing.encode(batch.into_iter(), now())?;

@@ -16,7 +16,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Time limit for a tree: processes of its user outside of the job that have directories of it open
 /// can add to it.
@@ -107,6 +107,9 @@ pub(crate) fn remove_own(path: &Path) -> io::Result<()> {
 struct Tree {
     top: OwnedFd,
     device: u64,
+    /// The beginning of names of directories that are moved up. An interrupted removal may have left many names, which
+    /// the next one does not try.
+    prefix: String,
     /// Number of directories that were moved up.
     moved: u64,
     /// Number of names that were removed or moved.
@@ -122,6 +125,7 @@ impl Tree {
         Ok(Tree {
             device: fstat(&top)?.st_dev,
             top,
+            prefix: format!(".removed.{}", nanoseconds()),
             moved: 0,
             changes: 0,
             first_error: None,
@@ -192,13 +196,12 @@ impl Tree {
 }
 
 impl Tree {
-    /// Moves a directory up to a free name, because an interrupted removal may have left some
-    /// names.
+    /// Moves a directory up to a free name.
     fn move_up(&mut self, dir: &OwnedFd, inner: &OsStr) -> io::Result<()> {
         let mut is_open = false;
         loop {
             self.moved += 1;
-            let up = format!(".removed.{}", self.moved);
+            let up = format!("{}.{}", self.prefix, self.moved);
             match renameat(dir, inner, &self.top, up.as_str()) {
                 Err(Errno::ENOTEMPTY | Errno::EEXIST) => self.check_time()?,
                 // Moving a directory requires the right to change it.
@@ -210,6 +213,12 @@ impl Tree {
             }
         }
     }
+}
+
+/// The time of the clock, which differs from that of an earlier removal.
+fn nanoseconds() -> u128 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.unwrap_or_default().as_nanos()
 }
 
 /// Opens a directory in another one, without following a link.
@@ -331,6 +340,27 @@ mod tests {
         assert!(tree.exists());
         remove(&tree, REMOVAL_MAX).unwrap();
         assert!(!tree.exists());
+        fs::remove_dir_all(place).unwrap();
+    }
+
+    /// Each turn tried all names that those before had left: with some million directories it took the whole turn.
+    #[test]
+    fn a_removal_tries_no_names_of_the_one_before() {
+        let place = place("turns");
+        let tree = place.join("tree");
+        for n in 0..100 {
+            fs::create_dir_all(tree.join(format!("wide/{n}/inner"))).unwrap();
+        }
+        let wide = OwnedFd::from(File::open(tree.join("wide")).unwrap());
+        let turn = || Tree::of(OwnedFd::from(File::open(&tree).unwrap())).unwrap();
+        let mut first = turn();
+        for n in 0..99 {
+            first.move_up(&wide, OsStr::new(&n.to_string())).unwrap();
+        }
+        let mut second = turn();
+        second.move_up(&wide, OsStr::new("99")).unwrap();
+        assert_eq!((first.moved, second.moved), (99, 1));
+        remove(&tree, REMOVAL_MAX).unwrap();
         fs::remove_dir_all(place).unwrap();
     }
 

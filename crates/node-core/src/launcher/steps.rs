@@ -40,6 +40,14 @@ pub fn step_of_result(name: &str) -> Option<AttemptStep> {
         .then_some(AttemptStep::new(attempt, StepNo(step)))
 }
 
+/// The name of a step's directories, which are in places where everybody may list names: it has nothing of the job.
+fn step_dir_name(node: &str, spool: &Path, random: u64) -> String {
+    let mut hasher = DefaultHasher::new();
+    spool.hash(&mut hasher);
+    let place = hasher.finish();
+    format!("{STEP_DIR}{node}.{place:016x}.{random:016x}")
+}
+
 /// Whether a path leads to a private directory of a step.
 pub fn is_step_dir(path: &str) -> bool {
     let name = Path::new(path).file_name();
@@ -91,14 +99,8 @@ impl JobEntry {
 impl LauncherNode {
     /// For files of the tasks and of what serves them, and for memory that they share. No other step on this machine
     /// has a directory of that name, not even of another cluster or emulated node, and nobody can make it first.
-    fn step_dirs(&self, order: &StepOrder, pmix: &PmixOrder, random: u64) -> Vec<PathBuf> {
-        let mut hasher = DefaultHasher::new();
-        self.setup.spool.hash(&mut hasher);
-        let (uid, node, place) = (order.user.uid, &self.place.node, hasher.finish());
-        let name = format!(
-            "{STEP_DIR}{uid}.{}.{node}.{place:016x}.{random:016x}",
-            pmix.nspace
-        );
+    fn step_dirs(&self, pmix: &PmixOrder, random: u64) -> Vec<PathBuf> {
+        let name = step_dir_name(&self.place.node, &self.setup.spool, random);
         let bases = [pmix.tmp_base.as_str(), SHARED_MEMORY];
         let mut dirs: Vec<PathBuf> = bases.map(|base| Path::new(base).join(&name)).into();
         dirs.dedup();
@@ -260,7 +262,7 @@ impl LauncherState {
         };
         let pmix = next.order.pmix.as_ref();
         let listen = pmix.map(|pmix| pmix.listen.clone());
-        let dirs = pmix.map(|pmix| self.node.step_dirs(&next.order, pmix, random));
+        let dirs = pmix.map(|pmix| self.node.step_dirs(pmix, random));
         let dirs = dirs.unwrap_or_default();
         if !dirs.is_empty() {
             self.records.step_dirs(attempt, step, &dirs);

@@ -18,7 +18,7 @@ use muster_node_core::{JobContainer, PrologEpilog};
 use muster_proto::job_container::SHARED_MEMORY;
 use nix::sys::stat::Mode;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, chown};
@@ -31,6 +31,12 @@ use std::time::Duration;
 const GONE: &str = ".gone.";
 /// Time after which the remover turns to the next directory, and comes back later.
 const REMOVAL_TURN: Duration = Duration::from_secs(10);
+/// Errors of rename(2) for a directory where the new name is taken.
+const IS_TAKEN: [io::ErrorKind; 3] = [
+    io::ErrorKind::DirectoryNotEmpty,
+    io::ErrorKind::AlreadyExists,
+    io::ErrorKind::NotADirectory,
+];
 /// Time limit of `InitScript`, as in Slurm.
 const INIT_WAIT_S: u32 = 10;
 
@@ -124,7 +130,7 @@ pub(super) fn sweep(base: &Path, kept: &BTreeSet<String>) {
         for path in left.iter().filter(|path| !is_gone(path)) {
             eprintln!("{}: left over, and removed", path.display());
             release_mounts(path);
-            if let Err(e) = set_aside(path) {
+            if let Err(e) = take_away(path) {
                 eprintln!("{}: {e}", path.display());
             }
         }
@@ -184,7 +190,7 @@ impl Container<'_> {
         if fs::symlink_metadata(path).is_ok() {
             // Left by an earlier attempt with this number that was never removed.
             self.drop_mounts();
-            set_aside(path)?;
+            take_away(path)?;
         }
         make_dir(path).map_err(about(path.display()))?;
         let source = self.of.source();
@@ -320,11 +326,11 @@ impl Container<'_> {
 
     /// Takes away everything of a job without processes, and starts a process that removes it.
     fn leave(&self) -> io::Result<()> {
-        self.end()?;
-        match self.of.path.parent() {
-            Some(base) => in_child(|| remove_gone(base)).map(drop),
-            None => Ok(()),
+        let ended = self.end();
+        if let Some(base) = self.of.path.parent() {
+            in_child(|| remove_gone(base))?;
         }
+        ended
     }
 
     /// Takes away everything of a job without processes.
@@ -340,7 +346,7 @@ impl Container<'_> {
             }
         }
         self.drop_mounts();
-        set_aside(&self.of.path)
+        take_away(&self.of.path)
     }
 
     fn drop_mounts(&self) {
@@ -395,9 +401,20 @@ fn make_dir(path: &Path) -> io::Result<()> {
     nix::unistd::mkdir(path, Mode::S_IRWXU).map_err(io::Error::from)
 }
 
+/// Sets a job's directory aside. One that cannot be renamed is removed at once: a job may have left no room on the
+/// file system for another name, and the room is in what it has left.
+fn take_away(path: &Path) -> io::Result<()> {
+    require_roots(path)?;
+    let Err(e) = set_aside(path) else {
+        return Ok(());
+    };
+    eprintln!("{e}: it is removed at once");
+    sys::lower_priority();
+    tree_removal::remove(path, REMOVAL_MAX).map_err(about(path.display()))
+}
+
 /// Renames a job's directory, if it is there, so that it is found by those who remove it only.
 fn set_aside(path: &Path) -> io::Result<()> {
-    require_roots(path)?;
     let name = path.file_name().and_then(|name| name.to_str());
     let name = name.unwrap_or_default();
     let mut number = 0;
@@ -405,8 +422,8 @@ fn set_aside(path: &Path) -> io::Result<()> {
         let aside = path.with_file_name(format!("{GONE}{name}.{number}"));
         match fs::rename(path, &aside) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-            // An earlier one of that name is there.
-            Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => number += 1,
+            // An earlier one of that name is there; file systems differ in what they say then.
+            Err(e) if IS_TAKEN.contains(&e.kind()) => number += 1,
             other => return other.map_err(about(path.display())),
         }
     }
@@ -430,8 +447,10 @@ fn remove_gone(base: &Path) -> io::Result<()> {
     // A directory that is set aside after the last look is the next process's, or is seen once the lock is given up.
     while !found(&left).is_empty() {
         let lock = File::open(base)?;
-        if lock.try_lock().is_err() {
-            return Ok(());
+        match lock.try_lock() {
+            Err(TryLockError::WouldBlock) => return Ok(()),
+            // Without locks, several processes may remove the same.
+            Err(TryLockError::Error(_)) | Ok(()) => {}
         }
         loop {
             let gone = found(&left);
@@ -502,6 +521,34 @@ mod tests {
         drop(other);
         remove_gone(&base).unwrap();
         assert_eq!(names().collect::<Vec<_>>(), [base.join("8.1")]);
+        fs::remove_dir_all(base).unwrap();
+    }
+
+    /// A job that left a full file system, where no other name had room, kept its directories there for good.
+    #[test]
+    fn a_directory_that_cannot_be_renamed_is_removed() {
+        if !nix::unistd::geteuid().is_root() {
+            eprintln!(
+                "only root has directories that nobody can replace; this test looked at nothing"
+            );
+            return;
+        }
+        let name = format!("muster-unnamed.{}", std::process::id());
+        let base = std::env::temp_dir().join(name);
+        let _ = fs::remove_dir_all(&base);
+        make_dir(&base).unwrap();
+        // Too long with what comes before it.
+        let job = base.join("7".repeat(255));
+        fs::create_dir_all(job.join("dirs/_tmp/a/b")).unwrap();
+        assert!(set_aside(&job).is_err());
+        take_away(&job).unwrap();
+        assert!(!job.exists());
+        // A name that is taken by a file is passed over.
+        let job = base.join("7.1");
+        fs::create_dir_all(job.join("dirs")).unwrap();
+        fs::write(base.join(".gone.7.1.0"), "").unwrap();
+        take_away(&job).unwrap();
+        assert!(base.join(".gone.7.1.1/dirs").is_dir());
         fs::remove_dir_all(base).unwrap();
     }
 }

@@ -1,6 +1,7 @@
-//! Temporary directories of jobs of the Grid Engine commands.
+//! Temporary directories of jobs of the Grid Engine commands, and of steps.
 
 use super::*;
+use crate::messages::PmixOrder;
 use muster_model::grid_engine::COMMAND;
 
 /// A job of qsub.
@@ -107,4 +108,44 @@ fn one_in_a_directory_of_the_jobs_own_is_not_removed() {
     world.end_and_reap(world.program(job), 0);
     world.reap();
     assert!(world.is_released(job) && world.removed_tmp_dirs.is_empty());
+}
+
+/// Everybody lists the names in /dev/shm and /tmp: those of steps with MPI showed the jobs of others.
+#[test]
+fn names_of_directories_of_steps_say_nothing_of_the_job() {
+    let mut world = World::new();
+    let job = attempt_of(4_711_000);
+    world.launch(job, JobKind::Batch);
+    let mut order = step_order(job, StepNo(0));
+    order.pmix = Some(PmixOrder {
+        nspace: "c.4711000.1@0".to_owned(),
+        version: None,
+        universe: 1,
+        listen: "10.0.0.1".to_owned(),
+        tmp_base: "/tmp".to_owned(),
+        share_topology: false,
+        early: false,
+        timeout_s: 0,
+        env: Vec::new(),
+        pmi: false,
+        cross_memory: None,
+        plain_network: false,
+        ucx: None,
+        no_gpus: false,
+        crowded_slack_us: 0,
+        any: false,
+    });
+    world.deliver(Event::StartStep {
+        order,
+        random: Some(0x1234),
+    });
+    world.finish_wakeup();
+    let dirs = &world.launcher.state.jobs[&job].steps[&StepNo(0)].dirs;
+    assert_eq!(dirs.len(), 2);
+    for dir in dirs {
+        let name = dir.to_str().unwrap();
+        assert!(is_step_dir(name) && name.ends_with(".0000000000001234"));
+        let shown = ["4711000", &format!(".{UID}.")].map(|part| name.contains(part));
+        assert_eq!(shown, [false, false], "{name}");
+    }
 }
