@@ -142,10 +142,12 @@ impl Pool {
         &self.settings
     }
 
-    /// Serves the requests that it has, and starts no more processes.
+    /// Serves the requests that it has, and starts no more processes than these need.
     pub(crate) fn close(&self) {
         self.closed.set(true);
-        self.inside.borrow_mut().idle.clear();
+        let mut inside = self.inside.borrow_mut();
+        inside.alive -= inside.idle.len();
+        inside.idle.clear();
     }
 
     /// Has a request verified. Answers come as the messages that they are sent in.
@@ -227,11 +229,9 @@ impl Pool {
     /// Starts a process where there is work for it: as many as the site wants, in the end.
     fn start_missing(self: &Rc<Pool>) {
         let mut inside = self.inside.borrow_mut();
-        let waiting = !inside.queue.is_empty() || inside.alive == 0;
-        if self.closed.get() && inside.alive > 0
-            || !waiting
-            || inside.alive >= self.settings.processes
-        {
+        let is_first = inside.alive == 0 && !self.closed.get();
+        let waiting = !inside.queue.is_empty() || is_first;
+        if !waiting || inside.alive >= self.settings.processes {
             return;
         }
         inside.alive += 1;
@@ -421,6 +421,48 @@ mod tests {
         assert_eq!(bench.users(4, now).len(), 1);
         bench.inside.running.clear();
         assert_eq!(bench.users(4, now + SLOW_FOR).len(), 4);
+    }
+
+    /// Where the configuration was read again, idle processes that were ended counted for ever: requests that the verifiers of
+    /// before still had to serve (the second component of a job, a request of a user who had as many processes as allowed)
+    /// waited without end, and changes of their jobs with them.
+    #[tokio::test]
+    async fn requests_of_a_closed_pool_are_served() {
+        let site = muster_verifier::jsv::Site {
+            mapping: muster_conf::grid_engine::Mapping::default(),
+            gres: Vec::new(),
+        };
+        let settings = Settings {
+            kind: Kind::Jsv(Box::new(site)),
+            script: "/bin/cat".into(),
+            cluster: "c".to_owned(),
+            processes: 2,
+            time_limit: Duration::from_secs(60),
+            memory_bytes: 0,
+            passes_on_failure: false,
+        };
+        let serve = async {
+            let (first, _) = start(&settings, None).expect("a process");
+            let pool = Pool::new(settings.clone(), first, Vec::new().into());
+            let held = pool.lease(1, false).await.expect("a process");
+            let mut other = pool.lease(2, false).await.expect("a process");
+            let own = Rc::clone(&pool);
+            let waits = tokio::task::spawn_local(async move { own.lease(1, false).await });
+            tokio::task::yield_now().await;
+            other.is_well = true;
+            drop(other);
+            assert_eq!(pool.inside.borrow().idle.len(), 1);
+            pool.close();
+            drop(held);
+            let served = waits.await.expect("it ends");
+            drop(served.expect("a process"));
+            drop(pool.lease(2, false).await.expect("a process"));
+            let inside = pool.inside.borrow();
+            assert_eq!((inside.alive, inside.idle.len()), (0, 0));
+        };
+        let local = tokio::task::LocalSet::new();
+        let served = tokio::time::timeout(Duration::from_secs(20), local.run_until(serve));
+        served.await.expect("all are served");
     }
 
     /// A change kept the turn of its job while it waited for all that its user had submitted before, each with a script that takes

@@ -23,7 +23,7 @@ use muster_model::account_limits::{Scope, TresAmount, TresAmounts, TresUsage};
 use muster_model::accounts::Qos;
 use muster_model::job::{ArrayRole, Job, JobState, MILLION, Phase};
 use muster_model::time::Timestamp;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::iter;
 
 /// The amounts that a running job is charged with, and the factor by which it counts (`UsageFactor`), in millionths.
@@ -121,8 +121,8 @@ impl State {
         let waits = matches!(job.phase(), Phase::Pending | Phase::Requeueing);
         let mut submitted_in = Vec::new();
         if waits && job.spec.partitions.len() > 1 {
-            submitted_in = submit_scopes(self, job, waits);
-            submitted_in.retain(|scope| !scopes.contains(scope));
+            let all = submit_scopes(self, job, waits).into_iter();
+            submitted_in = all.filter(|scope| !scopes.contains(scope)).collect();
         }
         Counted {
             scopes,
@@ -259,16 +259,10 @@ fn submit_partitions<'s>(state: &'s State, job: &'s Job, waits: bool) -> Vec<&'s
 }
 
 /// The scopes for which a job counts as submitted: in Slurm, too, a job that waits counts in all of its partitions.
-pub(crate) fn submit_scopes(state: &State, job: &Job, waits: bool) -> Vec<Scope> {
-    let mut all: Vec<Scope> = Vec::new();
-    for partition in submit_partitions(state, job, waits) {
-        for scope in state.scopes_of(job, partition) {
-            if !all.contains(&scope) {
-                all.push(scope);
-            }
-        }
-    }
-    all
+pub(crate) fn submit_scopes(state: &State, job: &Job, waits: bool) -> BTreeSet<Scope> {
+    let partitions = submit_partitions(state, job, waits).into_iter();
+    let scopes = partitions.flat_map(|partition| state.scopes_of(job, partition));
+    scopes.collect()
 }
 
 /// The rate at which a running job is charged, and its time.

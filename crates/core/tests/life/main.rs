@@ -25,6 +25,7 @@ mod partition_access;
 mod partitions;
 mod power;
 mod random;
+mod random_limits;
 mod ranks;
 mod reboots;
 mod reservations;

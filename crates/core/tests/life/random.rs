@@ -19,7 +19,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 
 #[derive(Clone, Debug)]
-enum Op {
+pub(crate) enum Op {
     Submit {
         kind: u8,
         a: u32,
@@ -83,7 +83,7 @@ enum Op {
     },
 }
 
-fn ops() -> impl Strategy<Value = Op> {
+pub(crate) fn ops() -> impl Strategy<Value = Op> {
     let uid = 0u8..4;
     prop_oneof![
         6 => (0u8..14, 0u32..12, 0u32..6, uid.clone())
@@ -145,7 +145,7 @@ fn uid(small: u8) -> u32 {
     }
 }
 
-fn pick(world: &World, pick: u32) -> Option<&Job> {
+pub(crate) fn pick(world: &World, pick: u32) -> Option<&Job> {
     let count = world.state.jobs.len();
     (count > 0)
         .then(|| world.state.jobs.values().nth(pick as usize % count))
@@ -322,7 +322,7 @@ fn present(world: &World, node: NodeIdx, all: bool) -> Vec<JobAttempt> {
     jobs.filter(|run| all || run.job.0 % 2 == 0).collect()
 }
 
-fn act(world: &mut World, op: &Op) {
+pub(crate) fn act(world: &mut World, op: &Op) {
     match op {
         Op::Submit {
             kind,
