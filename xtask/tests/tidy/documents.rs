@@ -1,6 +1,6 @@
 //! What documents name of the code is there: files, modules and items between backticks.
 
-use crate::source::{all, root};
+use crate::source::{Source, all, root};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -100,7 +100,7 @@ fn documents_name_what_is_there() {
             let is_there = if token.ends_with(".rs") {
                 is_file(token)
             } else if token.contains("::") {
-                token.split("::").all(|word| words.contains(word))
+                token.split("::").all(|word| words.contains(word)) && is_member(&sources, token)
             } else {
                 true
             };
@@ -110,6 +110,44 @@ fn documents_name_what_is_there() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Whether a path `Type::member` names something that a source has beside the type's definition or in a block of its methods; paths of
+/// other kinds, and types of other crates, are not looked at.
+fn is_member(sources: &[Source], path: &str) -> bool {
+    let mut names = path.rsplit("::");
+    let (Some(member), Some(owner)) = (names.next(), names.next()) else {
+        return true;
+    };
+    if !owner.starts_with(char::is_uppercase) {
+        return true;
+    }
+    let heads = [
+        "impl",
+        "pub enum",
+        "enum",
+        "pub struct",
+        "struct",
+        "pub trait",
+        "trait",
+        "bitflags",
+    ];
+    let is_head = |line: &str| {
+        let line = line
+            .trim_start()
+            .replace("(crate)", "")
+            .replace("(super)", "");
+        heads.iter().any(|head| line.starts_with(head)) && has_word(&line, owner)
+    };
+    let mut homes = sources
+        .iter()
+        .filter(|s| s.text.lines().any(is_head))
+        .peekable();
+    homes.peek().is_none() || homes.any(|source| has_word(&source.text, member))
+}
+
+fn has_word(text: &str, word: &str) -> bool {
+    text.split(|c| !is_word(c)).any(|own| own == word)
 }
 
 /// Documents that say which file has what.

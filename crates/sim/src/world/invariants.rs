@@ -404,8 +404,10 @@ pub(crate) fn invariant_no_cpu_is_used_twice(
         };
         resumed(launch, own) || resumed(own, launch)
     };
-    // A script that starts in a suspended job is stopped at once.
-    if world.truth.stopped.contains_key(&(node, attempt)) {
+    // A script or a task that starts in a suspended job is stopped at once, and ended at once if the job ended meanwhile: the order to end
+    // follows the one that started it.
+    let key = (node, attempt);
+    if world.truth.stopped.contains_key(&key) || world.truth.ended_stopped.contains(&key) {
         return Ok(());
     }
     let mut others = here
