@@ -401,8 +401,8 @@ fn make_dir(path: &Path) -> io::Result<()> {
     nix::unistd::mkdir(path, Mode::S_IRWXU).map_err(io::Error::from)
 }
 
-/// Sets a job's directory aside. One that cannot be renamed is removed at once: a job may have left no room on the
-/// file system for another name, and the room is in what it has left.
+/// Sets a job's directory aside, or removes it at once if it cannot be renamed: a job may have left no room on the file
+/// system for another name, and its directory has the room.
 fn take_away(path: &Path) -> io::Result<()> {
     require_roots(path)?;
     let Err(e) = set_aside(path) else {
@@ -422,7 +422,7 @@ fn set_aside(path: &Path) -> io::Result<()> {
         let aside = path.with_file_name(format!("{GONE}{name}.{number}"));
         match fs::rename(path, &aside) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-            // An earlier one of that name is there; file systems differ in what they say then.
+            // An earlier directory of that name is there; file systems report that by different errors.
             Err(e) if IS_TAKEN.contains(&e.kind()) => number += 1,
             other => return other.map_err(about(path.display())),
         }
@@ -537,7 +537,7 @@ mod tests {
         let base = std::env::temp_dir().join(name);
         let _ = fs::remove_dir_all(&base);
         make_dir(&base).unwrap();
-        // Too long with what comes before it.
+        // Too long with the beginning of the new name.
         let job = base.join("7".repeat(255));
         fs::create_dir_all(job.join("dirs/_tmp/a/b")).unwrap();
         assert!(set_aside(&job).is_err());
