@@ -116,6 +116,7 @@ pub(super) fn update(
     if new.users.is_empty() && new.accounts.is_empty() && new.groups.is_empty() {
         return Err(RefusalCode::ReservationEmpty.into());
     }
+    check_removed(known, &new, ask)?;
     let moved = (new.start, new.end) != (known.start, known.end);
     nodes::rechoose(draft, &mut new, ask, moved)?;
     settle(draft, &mut new);
@@ -286,6 +287,31 @@ fn apply_lists(new: &mut Reservation, ask: &ReservationAsk) -> Result<(), Refusa
     }
     if !new.users.is_empty() && !new.groups.is_empty() {
         return Err(RefusalCode::UsersAndGroups.into());
+    }
+    Ok(())
+}
+
+/// Refuses to take the last name off a list beside another one: both let a job in, and an empty list lets in all.
+fn check_removed(
+    known: &Reservation,
+    new: &Reservation,
+    ask: &ReservationAsk,
+) -> Result<(), Refusal> {
+    let lists = [
+        ("Users", &ask.users, &known.users, &new.users),
+        ("Accounts", &ask.accounts, &known.accounts, &new.accounts),
+        ("Groups", &ask.groups, &known.groups, &new.groups),
+    ];
+    let is_opened = |asked: &Option<NameList>, before: &[String], after: &[String]| {
+        matches!(asked, Some(NameList::Remove(_))) && !before.is_empty() && after.is_empty()
+    };
+    for (what, asked, before, after) in lists {
+        if is_opened(asked, before, after) {
+            let why = format!(
+                "{what} would be empty, which lets in all that the other lists do: use {what}= if that is meant"
+            );
+            return Err(Refusal::new(RefusalCode::InvalidValue, why));
+        }
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Programs of triggers (`strigger`). Those of the controller's own user have a queue of their own, so that programs of users keep
-//! none waiting. A controller that is root runs a user's program by [`crate::trigger_program`]: a process of its own, which has
+//! Programs of triggers (`strigger`). Those of administrators have a queue of their own, so that programs of users keep none
+//! waiting. A controller that is root runs a user's program by [`crate::trigger_program`]: a process of its own, which has
 //! nothing of the controller's memory, becomes the user.
 
 use super::plan::ProgramPlan;
@@ -53,7 +53,7 @@ pub(crate) fn stop() {
 
 /// Starts programs of triggers.
 pub(super) struct TriggerPrograms {
-    /// Programs of the user that the controller runs as.
+    /// Programs of root, SlurmUser and the user that the controller runs as.
     own: ProgramQueue,
     /// Programs of other users.
     others: ProgramQueue,
@@ -65,10 +65,7 @@ impl TriggerPrograms {
     /// # Errors
     /// When there is no thread.
     pub(super) fn start(writer: &Sender<ToWriter>) -> std::io::Result<TriggerPrograms> {
-        let programs = TriggerPrograms {
-            own: ProgramQueue::new(BOUNDS),
-            others: ProgramQueue::new(USERS_BOUNDS),
-        };
+        let programs = TriggerPrograms::new();
         for queue in [&programs.own, &programs.others] {
             let (queue, writer) = (queue.clone(), writer.clone());
             failure::spawn_essential("triggers", move || {
@@ -79,23 +76,30 @@ impl TriggerPrograms {
         Ok(programs)
     }
 
+    fn new() -> TriggerPrograms {
+        TriggerPrograms {
+            own: ProgramQueue::new(BOUNDS),
+            others: ProgramQueue::new(USERS_BOUNDS),
+        }
+    }
+
     /// Runs what has begun and was not started when the controller ended.
     pub(super) fn resume(&self, state: &State, settings: &Arc<ProgramSettings>) {
         let begun = state.triggers.runs().values().filter(|run| run.begun);
-        begun.for_each(|run| self.push(run, settings));
+        begun.for_each(|run| self.push(state, run, settings));
     }
 
     /// Runs the program of a trigger if its time has come.
     pub(super) fn run(&self, state: &State, id: TriggerRunId, settings: &Arc<ProgramSettings>) {
         let run = state.triggers.runs().get(&id);
         if let Some(run) = run.filter(|run| run.begun) {
-            self.push(run, settings);
+            self.push(state, run, settings);
         }
     }
 
-    fn push(&self, run: &TriggerRun, settings: &Arc<ProgramSettings>) {
+    fn push(&self, state: &State, run: &TriggerRun, settings: &Arc<ProgramSettings>) {
         let plan = ProgramPlan::of_trigger(run.id, invocation(run, settings), settings);
-        match run.uid == geteuid().as_raw() {
+        match is_administrator(state, run.uid) {
             true => self.own.push(run.uid, plan),
             false => self.others.push(run.uid, plan),
         }
@@ -106,6 +110,13 @@ impl TriggerPrograms {
         self.own.close();
         self.others.close();
     }
+}
+
+/// Whether a program runs as an administrator: where the controller is root, programs of root's triggers run as SlurmUser.
+fn is_administrator(state: &State, uid: u32) -> bool {
+    let config = state.config.as_ref();
+    let is_slurm_user = config.is_some_and(|config| config.admin_uids.contains(&uid));
+    is_slurm_user || [0, geteuid().as_raw()].contains(&uid)
 }
 
 /// The program of a trigger, with its subject as its last argument.
@@ -163,5 +174,53 @@ fn run_all(queue: &ProgramQueue, writer: &Sender<ToWriter>) {
             error!("the program of a trigger is not run: cannot start thread: {e}");
             queue.leave(uid);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use muster_model::config::ClusterConfig;
+    use muster_model::time::Timestamp;
+
+    /// A controller that is root had programs of SlurmUser, which are those of root's triggers too, among users': eight users
+    /// with programs of five minutes kept them waiting.
+    #[test]
+    fn programs_of_administrators_have_places_of_their_own() {
+        let (slurm_user, user) = (4_000_000, 4_000_001);
+        let config = ClusterConfig {
+            admin_uids: vec![slurm_user],
+            ..ClusterConfig::default()
+        };
+        let state = State {
+            config: Some(Arc::new(config)),
+            ..State::default()
+        };
+        let programs = TriggerPrograms::new();
+        let own = geteuid().as_raw();
+        for (trigger, uid) in (1..).zip([slurm_user, user, own]) {
+            let run = TriggerRun {
+                id: TriggerRunId {
+                    trigger,
+                    fired: Timestamp(0),
+                },
+                uid,
+                gid: uid,
+                program: "/bin/true".to_owned(),
+                argument: String::new(),
+                due: Timestamp(0),
+                begun: true,
+            };
+            programs.push(&state, &run, &Arc::default());
+        }
+        programs.close();
+        let users = |queue: &ProgramQueue| {
+            let placed = std::iter::from_fn(|| queue.next());
+            placed.map(|placed| placed.uid).collect::<Vec<u32>>()
+        };
+        assert_eq!(users(&programs.others), [user]);
+        let mut administrators = users(&programs.own);
+        administrators.sort_unstable();
+        assert_eq!(administrators, [own, slurm_user]);
     }
 }

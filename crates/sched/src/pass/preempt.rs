@@ -152,6 +152,8 @@ pub(super) fn preempt<'a>(
     };
     let victims = preemptable.by_key.iter().filter(may_be_chosen);
     let mut candidates: Vec<VictimCandidate<'a>> = victims.filter_map(candidate).collect();
+    // Also those that the waiting job may not preempt: each was compared with it.
+    pass.s.cost.victim_nodes += (preemptable.by_key.len() + preemptable.aside.len()) as u64;
     let mut refused = 0;
     let room = loop {
         let Some(search) = VictimSearch::new(pass, lane, &going.others) else {

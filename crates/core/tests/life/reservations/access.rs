@@ -117,3 +117,40 @@ fn a_start_is_refused_where_the_reservation_does_not_let_the_job_in_any_more() {
     update(&mut w, changed).expect("it can be changed");
     assert!(!starts_in(&w, id, "mine", 0) && !starts_in(&w, id, "both", 2));
 }
+
+/// Of a reservation for some users or groups in an account, the last name that was taken away opened it to the whole account.
+#[test]
+fn the_last_name_of_a_list_stays_beside_another_list() {
+    let mut w = world();
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let remove = |list: &[&str]| Some(NameList::Remove(names(list)));
+    let groups = ReservationAsk {
+        groups: remove(&["u1000"]),
+        ..named("both")
+    };
+    let accounts = ReservationAsk {
+        accounts: remove(&["chem"]),
+        ..named("both")
+    };
+    for ask in [groups, accounts] {
+        assert_eq!(update(&mut w, ask), Err(RefusalCode::InvalidValue));
+    }
+    let mine = ReservationAsk {
+        accounts: Some(NameList::Only(names(&["chem"]))),
+        ..named("mine")
+    };
+    update(&mut w, mine).expect("it can be changed");
+    let users = |asked: NameList| ReservationAsk {
+        users: Some(asked),
+        ..named("mine")
+    };
+    let last = users(NameList::Remove(names(&["u1000"])));
+    assert_eq!(update(&mut w, last), Err(RefusalCode::InvalidValue));
+    let more = users(NameList::Add(names(&["root"])));
+    update(&mut w, more).expect("it can be changed");
+    let one = users(NameList::Remove(names(&["u1000"])));
+    update(&mut w, one).expect("one is left");
+    let all = users(NameList::Only(Vec::new()));
+    update(&mut w, all).expect("this is what was said");
+    assert!(get(&w, "mine").users.is_empty());
+}

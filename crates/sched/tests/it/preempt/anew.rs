@@ -222,3 +222,23 @@ fn refused_shapes(jobs: u32, set: impl FnOnce(&mut ClusterConfig)) -> World {
     }
     world
 }
+
+/// Running jobs that a waiting job may not preempt were compared with it, and counted nothing: thousands of shapes beside
+/// thousands of jobs of their own partition took the controller's turn for as long as they liked.
+#[test]
+fn jobs_that_may_not_be_preempted_count_as_looked_at() {
+    let mut world = World::new(config(4, 16, PreemptMode::Cancel));
+    for _ in 0..64 {
+        world.submit(within("mid", job(1, 300)));
+    }
+    while world.state.active.len() < 64 {
+        assert!(!world.pass().is_empty());
+    }
+    for minutes in 0..50 {
+        world.submit(within("mid", job(1, 301 + minutes)));
+    }
+    let plan = world.sched.plan(&world.state, world.now);
+    assert!(plan.preemptions.is_empty() && plan.starts.is_empty());
+    let cost = world.sched.cost();
+    assert!(cost.victim_nodes >= 50 * 64, "{cost:?}");
+}
