@@ -16,7 +16,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 const NOTICES_MAX: usize = 8;
 /// Bytes of messages after which no other message is taken along. All of them are one frame, which a node reads as a whole.
 const RUN_BYTES: usize = 16 << 20;
-/// The same of those that wait apart, beside them.
+/// Bytes of messages that wait apart, beside them.
 const SIGNAL_BYTES: usize = 4 << 20;
 /// Factor by which bytes of an order count: each may be an item of the frame, whose number is bounded, too.
 const ORDER_WEIGHT: usize = 4;

@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// How names begin of directories that are to be removed; no job has such a one.
+/// First letters of names of directories that are to be removed; no job has such a name.
 const GONE: &str = ".gone.";
 /// Time after which the remover turns to the next directory, and comes back later.
 const REMOVAL_TURN: Duration = Duration::from_secs(10);
