@@ -54,7 +54,7 @@ fn submit(world: &mut World, names: u8, kind: u8, qos: bool) {
     let spec = JobSpec {
         partitions: named(names),
         qos: qos.then(|| "few".to_owned()),
-        account: (kind % 2 == 0).then(|| "narrow".to_owned()),
+        account: kind.is_multiple_of(2).then(|| "narrow".to_owned()),
         array: (kind == 1).then(|| array(0, 2, None)).flatten(),
         ..spec("limited")
     };
@@ -92,7 +92,12 @@ fn change(world: &mut World, which: u32, names: u8, field: u8) {
 
 fn edit_something(world: &mut World, kind: u8) {
     let partition = |pairs: &str| UserCommand::UpdatePartition {
-        name: if kind % 2 == 0 { "short" } else { "wide" }.to_owned(),
+        name: if kind.is_multiple_of(2) {
+            "short"
+        } else {
+            "wide"
+        }
+        .to_owned(),
         pairs: vec![("QOS".to_owned(), pairs.to_owned())],
         read: Vec::new(),
     };
