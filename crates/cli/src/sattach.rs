@@ -238,7 +238,7 @@ impl<'a> Attached<'a> {
         created: &StepCreated,
         say: Say,
     ) -> Result<Attached<'a>, ExitCode> {
-        let hello = ToStepd::Read(created.key.clone(), Some(Versions::CLUSTER.greeting()));
+        let hello = ToStepd::AttachReader(created.key.clone(), Some(Versions::CLUSTER.greeting()));
         let hello = frame::encode(&hello);
         let mut peers = Vec::with_capacity(created.nodes.len());
         let mut running = BTreeSet::new();
@@ -392,7 +392,7 @@ mod tests {
             nodes: vec![node("n3", &[0, 2, 3]), node("n4", &[1])],
             key: Vec::new().into(),
             hostlist: "n[3-4]".to_owned(),
-            wires: Vec::new(),
+            mesh_addresses: Vec::new(),
             width: 0,
             direct: false,
         };

@@ -206,7 +206,7 @@ impl Relay {
             let mut next = Some(first);
             while let Some(id) = next {
                 // The task that reads answers notices the end of the agent.
-                let _ = turn.send(&ToAgent::Gone(id), None).await;
+                let _ = turn.send(&ToAgent::StrangerDisconnected(id), None).await;
                 next = gone.try_recv().ok();
             }
         }
@@ -355,7 +355,7 @@ impl Relay {
         self.page_answers.borrow_mut().insert(id, answer);
         let asked = PendingPage { relay: self, id };
         let gone = || "this node's agent is not there".to_owned();
-        let question = ToAgent::Page(id, page);
+        let question = ToAgent::GetPage(id, page);
         let sent = self.agent.send_when_read(&question, None).await;
         sent.map_err(|_| gone())?;
         let answer = answered.await.map_err(|_| gone());
@@ -390,7 +390,7 @@ impl Relay {
         let (near, far) = std::os::unix::net::UnixStream::pair()?;
         near.set_nonblocking(true)?;
         let far = OwnedFd::from(far);
-        let connected = ToAgent::Connected(id, from);
+        let connected = ToAgent::StrangerConnected(id, from);
         self.agent.send_when_read(&connected, Some(&far)).await?;
         UnixStream::from_std(near)
     }
@@ -437,7 +437,7 @@ mod tests {
         let (relay, gone) = Relay::new(Control::new(near).unwrap(), 64);
         let agent = Control::new(far).unwrap();
         let mut filled = 0;
-        while relay.agent.send(&ToAgent::Gone(NONE), None).is_ok() {
+        while relay.agent.send(&ToAgent::StrangerDisconnected(NONE), None).is_ok() {
             filled += 1;
         }
         for (id, is_sent) in [(7, false), (8, true), (9, true)] {
@@ -449,7 +449,7 @@ mod tests {
             let mut ids = Vec::new();
             while ids.len() < filled + 2 {
                 let received = agent.receive::<ToAgent>().await.unwrap();
-                let Some((ToAgent::Gone(id), _)) = received else {
+                let Some((ToAgent::StrangerDisconnected(id), _)) = received else {
                     panic!("another message");
                 };
                 ids.push(id);

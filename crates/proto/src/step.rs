@@ -278,13 +278,13 @@ pub struct StepCreated {
     /// Where the stepds listen for each other, by node of the step; empty when they need not know.
     #[n(4)]
     #[cbor(default)]
-    pub wires: Vec<String>,
+    pub mesh_addresses: Vec<String>,
     /// Width of the tree ([`muster_model::tree`]) over its nodes.
     #[n(5)]
     #[cbor(default)]
     pub width: u32,
     /// Its task has the streams that srun handed over, and runs already; its stepd is at the other end of the connection
-    /// that came with them. There, [`FromStepd::Closed`] says that the end is recorded as well: srun need not wait for
+    /// that came with them. There, [`FromStepd::NodeTasksEnded`] says that the end is recorded as well: srun need not wait for
     /// [`AgentReply::Done`] then.
     #[n(6)]
     #[cbor(default)]

@@ -209,7 +209,7 @@ fn messages_within_messages_end_somewhere() {
     let mut body = [0x82, 12, 0x84, 0, 0, 0].repeat(levels);
     body.extend([0x81, 5]);
     frame::decode::<FromStepd>(&body).unwrap_err();
-    let relayed = ToStepd::Down(7, Box::new(ToStepd::Left));
+    let relayed = ToStepd::ForwardDown(7, Box::new(ToStepd::SrunDisconnected));
     assert_eq!(
         frame::decode::<ToStepd>(&encoded(&relayed)).unwrap(),
         relayed
@@ -405,7 +405,7 @@ fn samples() -> Vec<Sample> {
         }],
         key: bytes(),
         hostlist: "n1".to_owned(),
-        wires: vec![],
+        mesh_addresses: vec![],
         width: 1,
         direct: false,
     };
@@ -479,7 +479,7 @@ fn samples() -> Vec<Sample> {
             onwards: true,
         }),
         sample(&AgentReply::Created(Box::new(created.clone()))),
-        sample(&ToStepd::Down(
+        sample(&ToStepd::ForwardDown(
             1,
             Box::new(ToStepd::Attach(Box::new(Attach {
                 key: bytes(),
@@ -489,7 +489,7 @@ fn samples() -> Vec<Sample> {
                 greeting: Some(Versions::CLUSTER.greeting()),
             }))),
         )),
-        sample(&FromStepd::Up {
+        sample(&FromStepd::ForwardUp {
             position: 1,
             number: 2,
             acknowledged: 3,

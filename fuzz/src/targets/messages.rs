@@ -141,15 +141,15 @@ pub(super) fn seeds_of_protocol() -> Vec<Vec<u8>> {
                 Some(Greeting::default()),
             )),
         ),
-        headed(&[5], &Value::of(&ToStepd::Down(1, Box::new(ToStepd::Left)))),
+        headed(&[5], &Value::of(&ToStepd::ForwardDown(1, Box::new(ToStepd::SrunDisconnected)))),
         headed(&[6], &Value::of(&FromStepd::Started(vec![1, 2]))),
         headed(
             &[6],
-            &Value::of(&FromStepd::Up {
+            &Value::of(&FromStepd::ForwardUp {
                 position: 1,
                 number: 1,
                 acknowledged: 0,
-                message: Box::new(FromStepd::Closed),
+                message: Box::new(FromStepd::NodeTasksEnded),
             }),
         ),
         headed(&[7], &Value::of(&ToNode::Ack(3))),

@@ -103,7 +103,7 @@ mod tests {
     fn messages_arrive_in_pieces() {
         let (mut here, there) = UnixStream::pair().unwrap();
         let mut bytes = frame::encode(&FromStepd::Started(vec![1, 2]));
-        frame::encode_into(&FromStepd::Closed, &mut bytes);
+        frame::encode_into(&FromStepd::NodeTasksEnded, &mut bytes);
         let mut incoming = Incoming::default();
         here.write_all(&bytes[..5]).unwrap();
         assert!(incoming.fill(&there).unwrap());
@@ -114,7 +114,7 @@ mod tests {
             incoming.next().unwrap(),
             Some(FromStepd::Started(vec![1, 2]))
         );
-        assert_eq!(incoming.next().unwrap(), Some(FromStepd::Closed));
+        assert_eq!(incoming.next().unwrap(), Some(FromStepd::NodeTasksEnded));
         assert_eq!(incoming.next::<FromStepd>().unwrap(), None);
         assert!(
             incoming.fill(&there).unwrap(),
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn much_comes_in_larger_pieces() {
         let (mut here, there) = UnixStream::pair().unwrap();
-        let text = FromStepd::Message("x".repeat(3 * ROOM));
+        let text = FromStepd::NodeMessage("x".repeat(3 * ROOM));
         here.write_all(&frame::encode(&text)).unwrap();
         let mut incoming = Incoming::default();
         assert!(incoming.fill(&there).unwrap());

@@ -27,7 +27,7 @@ fn output_is_labelled_and_ends_are_told() {
                         out(0, "d\n"),
                         exited(0, 7, 0),
                         exited(1, 7, 0),
-                        FromStepd::Closed,
+                        FromStepd::NodeTasksEnded,
                     ],
                 );
             } else {
@@ -36,7 +36,7 @@ fn output_is_labelled_and_ends_are_told() {
                     &[
                         FromStepd::Started(vec![12]),
                         exited(2, 0, 0),
-                        FromStepd::Closed,
+                        FromStepd::NodeTasksEnded,
                     ],
                 );
             }
@@ -79,7 +79,7 @@ fn a_signal_gives_its_number() {
             &[
                 FromStepd::Started(vec![9]),
                 exited(0, 0, 11),
-                FromStepd::Closed,
+                FromStepd::NodeTasksEnded,
             ],
         );
     });
@@ -99,7 +99,7 @@ fn a_node_that_has_not_heard_of_the_job_is_asked_again_with_its_key() {
             &[
                 FromStepd::Started(vec![9]),
                 exited(0, 0, 0),
-                FromStepd::Closed,
+                FromStepd::NodeTasksEnded,
             ],
         );
     });
@@ -120,9 +120,9 @@ fn waiting_and_messages_of_the_node() {
         send_messages(
             stream,
             &[
-                FromStepd::Message(text.to_owned()),
+                FromStepd::NodeMessage(text.to_owned()),
                 exited(0, 2, 0),
-                FromStepd::Closed,
+                FromStepd::NodeTasksEnded,
             ],
         );
     });
@@ -155,7 +155,7 @@ fn input_goes_to_the_tasks() {
             }
         }
         let text = String::from_utf8(got).unwrap().to_uppercase();
-        send_messages(stream, &[out(0, &text), exited(0, 0, 0), FromStepd::Closed]);
+        send_messages(stream, &[out(0, &text), exited(0, 0, 0), FromStepd::NodeTasksEnded]);
     });
     let input = "line\n".repeat(20_000);
     let seen = run_inside(&stage, &["srun", "-o", "out_%j_%s", "cat"], &input);
@@ -175,7 +175,7 @@ fn one_bad_exit_ends_all() {
         |name, stream| {
             send_messages(stream, &[FromStepd::Started(vec![1])]);
             if name == "n1" {
-                send_messages(stream, &[exited(0, 1, 0), FromStepd::Closed]);
+                send_messages(stream, &[exited(0, 1, 0), FromStepd::NodeTasksEnded]);
                 return;
             }
             loop {
@@ -186,7 +186,7 @@ fn one_bad_exit_ends_all() {
                     other => panic!("{other:?}"),
                 }
             }
-            send_messages(stream, &[exited(1, 0, 15), FromStepd::Closed]);
+            send_messages(stream, &[exited(1, 0, 15), FromStepd::NodeTasksEnded]);
         },
     );
     let seen = run_inside(&stage, &["srun", "-K", "-n2", "prog"], "");
@@ -207,7 +207,7 @@ fn what_fails_first_is_told() {
         vec![node("n1", &[0]), node("n2", &[1])],
         |name, stream| {
             let task = u32::from(name == "n2");
-            let aborts = |code| FromStepd::Failed {
+            let aborts = |code| FromStepd::TaskFailed {
                 task,
                 exit: ExitStatus { code, signal: 0 },
                 joined: true,
@@ -217,12 +217,12 @@ fn what_fails_first_is_told() {
             if name == "n1" {
                 send_messages(stream, &[aborts(42)]);
             }
-            while !matches!(frame::read(stream).unwrap(), ToStepd::Fail(_)) {}
+            while !matches!(frame::read(stream).unwrap(), ToStepd::FailStep(_)) {}
             // It found the other gone before it was told to end.
             if name == "n2" {
                 send_messages(stream, &[aborts(14)]);
             }
-            send_messages(stream, &[exited(task, 0, 9), FromStepd::Closed]);
+            send_messages(stream, &[exited(task, 0, 9), FromStepd::NodeTasksEnded]);
         },
     );
     let seen = run_inside(&stage, &["srun", "-n2", "prog"], "");

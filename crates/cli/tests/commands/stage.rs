@@ -166,7 +166,7 @@ impl Stage {
                 nodes: placed,
                 key: b"key".to_vec().into(),
                 hostlist: "n[1-2]".to_owned(),
-                wires: Vec::new(),
+                mesh_addresses: Vec::new(),
                 width: 0,
                 direct: false,
             };

@@ -353,7 +353,7 @@ fn step_of(target: &Target, user: User, job: JobId) -> Option<(Peer, Box<StepCre
 fn first_messages(key: &ByteVec) -> Vec<ToStepd> {
     let greeting = || Some(Versions::CLUSTER.greeting());
     vec![
-        ToStepd::Read(key.clone(), greeting()),
+        ToStepd::AttachReader(key.clone(), greeting()),
         ToStepd::Hello(key.clone(), greeting()),
         ToStepd::Attach(Box::new(Attach {
             key: key.clone(),
@@ -364,8 +364,8 @@ fn first_messages(key: &ByteVec) -> Vec<ToStepd> {
         })),
         ToStepd::Adopt(greeting()),
         ToStepd::Signal(9),
-        ToStepd::Fail(ExitStatus { code: 1, signal: 0 }),
-        ToStepd::Left,
+        ToStepd::FailStep(ExitStatus { code: 1, signal: 0 }),
+        ToStepd::SrunDisconnected,
     ]
 }
 

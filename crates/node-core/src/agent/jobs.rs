@@ -109,7 +109,7 @@ impl Agent {
                 attempt,
                 step,
                 socket,
-                wire,
+                mesh_address,
                 direct,
                 pid,
             } => {
@@ -120,7 +120,7 @@ impl Agent {
                 };
                 let listening = Listening {
                     address,
-                    wire,
+                    mesh_address,
                     direct,
                 };
                 self.stepd_ready(attempt, step, pid, listening);

@@ -117,7 +117,7 @@ struct LedStep {
     unknown_parts: BTreeSet<u32>,
     addresses: Vec<String>,
     /// Where the daemons listen for each other.
-    wires: Vec<Option<String>>,
+    mesh_addresses: Vec<Option<String>>,
     error: Option<String>,
     /// The width of the tree over its nodes.
     width: u32,
@@ -400,7 +400,7 @@ impl LedSteps {
             state: LedStepState::Running,
             unknown_parts: unended.map(|(position, _)| position).collect(),
             addresses: vec![String::new(); record.nodes.len()],
-            wires: Vec::new(),
+            mesh_addresses: Vec::new(),
             kept_bytes: bytes.len(),
             record,
             client: None,

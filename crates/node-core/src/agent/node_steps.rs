@@ -87,7 +87,7 @@ pub(super) struct Listening {
     /// For srun.
     pub(super) address: String,
     /// For the step's other nodes.
-    pub(super) wire: Option<String>,
+    pub(super) mesh_address: Option<String>,
     /// It does not wait for srun: its task has srun's streams.
     pub(super) direct: bool,
 }
@@ -485,7 +485,7 @@ impl Steps {
         self.node_steps.step(key, attempt, NodeStepEvent::Started);
         let listening = Listening {
             address,
-            wire: None,
+            mesh_address: None,
             direct,
         };
         self.answer_start(state, key, position, origin, Ok(listening));
@@ -770,9 +770,9 @@ pub(super) fn started_reply(
     below: Vec<muster_proto::step::BelowStarted>,
 ) -> AgentReply {
     match result {
-        Ok(Listening { address, wire, .. }) => AgentReply::Started {
+        Ok(Listening { address, mesh_address, .. }) => AgentReply::StepdsStarted {
             address,
-            wire,
+            mesh_address,
             below,
         },
         Err(error) => AgentReply::Refused(Refusal::new(RefusalCode::JobNotHere, error)),

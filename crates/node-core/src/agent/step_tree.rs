@@ -573,14 +573,14 @@ fn answers(answer: Result<AgentReply, String>, names: &[String]) -> Vec<BelowSta
     };
     let head = names.first().map_or("", String::as_str);
     let (first, mut rest) = match answer {
-        Ok(AgentReply::Started {
+        Ok(AgentReply::StepdsStarted {
             address,
-            wire,
+            mesh_address,
             below,
         }) => {
             let first = BelowStarted {
                 address,
-                wire,
+                mesh_address,
                 error: None,
             };
             (first, below)
@@ -608,7 +608,7 @@ fn listening(answer: BelowStarted) -> Result<Listening, String> {
         Some(error) => Err(error),
         None => Ok(Listening {
             address: answer.address,
-            wire: answer.wire,
+            mesh_address: answer.mesh_address,
             direct: false,
         }),
     }

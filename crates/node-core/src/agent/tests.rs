@@ -382,7 +382,7 @@ impl Bench {
             attempt: RUN,
             step,
             socket: format!("/spool/step{step}"),
-            wire: None,
+            mesh_address: None,
             direct,
             pid: 100,
         });

@@ -46,7 +46,7 @@ impl StepDaemons {
             return;
         };
         match started {
-            Ok(StartedStepd { stepd, pid, wire }) => {
+            Ok(StartedStepd { stepd, pid, mesh_address }) => {
                 let stepd = ConnectedStepd {
                     id: stepd,
                     pid,
@@ -55,7 +55,7 @@ impl StepDaemons {
                     is_adopted: false,
                 };
                 state.sessions.insert(pid, attempt);
-                self.step_ready(state, AttemptStep::new(attempt, step), stepd, placing, wire);
+                self.step_ready(state, AttemptStep::new(attempt, step), stepd, placing, mesh_address);
             }
             Err(error) => state.actions.send(LauncherEvent::StepFailed {
                 attempt,
@@ -100,7 +100,7 @@ impl StepDaemons {
         AttemptStep { attempt, step }: AttemptStep,
         stepd: ConnectedStepd,
         placing: Placing,
-        wire: Option<String>,
+        mesh_address: Option<String>,
     ) {
         let (id, pid) = (stepd.id, stepd.pid);
         let socket = stepd.socket.to_string_lossy().into_owned();
@@ -110,7 +110,7 @@ impl StepDaemons {
             attempt,
             step,
             socket,
-            wire,
+            mesh_address,
             direct: placing.is_direct,
             pid,
         });

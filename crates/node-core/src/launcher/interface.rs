@@ -229,7 +229,7 @@ pub struct StartedStepd {
     /// The process id.
     pub pid: i32,
     /// Where it listens for the step's other nodes.
-    pub wire: Option<String>,
+    pub mesh_address: Option<String>,
 }
 
 /// A user, as groups are looked up by.

@@ -288,7 +288,7 @@ pub enum LauncherEvent {
         socket: String,
         /// Where it listens for the step's other nodes, `ip:port`.
         #[n(3)]
-        wire: Option<String>,
+        mesh_address: Option<String>,
         /// The task has srun's streams.
         #[n(4)]
         #[cbor(default)]

@@ -55,7 +55,7 @@ struct StepPart {
     width: usize,
     key: ByteVec,
     /// Where its daemons listen for each other, until they know it.
-    wires: Vec<String>,
+    mesh_addresses: Vec<String>,
 }
 
 impl StepPart {
@@ -110,7 +110,7 @@ pub(super) struct Nodes {
     recorded: bool,
 }
 
-/// A message that came up a tree, as [`FromStepd::Up`] has it.
+/// A message that came up a tree, as [`FromStepd::ForwardUp`] has it.
 struct PassedUp {
     /// The node's position in its part of the step.
     position: u32,
@@ -128,7 +128,7 @@ impl Nodes {
         for (number, CreatedPart { job, created }) in parts.into_iter().enumerate() {
             let first = self.nodes.len();
             let width = created.tree_width();
-            self.meshed |= !created.wires.is_empty();
+            self.meshed |= !created.mesh_addresses.is_empty();
             self.nodes
                 .extend(created.nodes.into_iter().map(|node| StepNodeState {
                     node,
@@ -145,7 +145,7 @@ impl Nodes {
                 nodes: first..self.nodes.len(),
                 width,
                 key: created.key,
-                wires: created.wires,
+                mesh_addresses: created.mesh_addresses,
             });
         }
     }
@@ -244,9 +244,9 @@ impl Nodes {
 
     /// Once all daemons of a part are connected, each learns where the others are.
     fn send_wires(&mut self, out: &mut Actions, part: usize) {
-        let wires = std::mem::take(&mut self.parts[part].wires);
-        if !wires.is_empty() {
-            self.send_to(out, Some(part), ToStepd::Peers(wires));
+        let mesh_addresses = std::mem::take(&mut self.parts[part].mesh_addresses);
+        if !mesh_addresses.is_empty() {
+            self.send_to(out, Some(part), ToStepd::SetMeshAddresses(mesh_addresses));
         }
     }
 
@@ -320,9 +320,9 @@ impl Nodes {
             let wanted = to.is_none_or(|part| part == part_at);
             let message = match wanted {
                 true => message.clone(),
-                false => ToStepd::Nothing,
+                false => ToStepd::SkipNumber,
             };
-            send(ToStepd::Down(number, Box::new(message)));
+            send(ToStepd::ForwardDown(number, Box::new(message)));
         }
     }
 
@@ -379,11 +379,11 @@ impl Nodes {
         }
         // In trees every message has a number, for all nodes.
         if !others.is_empty() {
-            let nothing = ToStepd::Down(number, Box::new(ToStepd::Nothing));
+            let nothing = ToStepd::ForwardDown(number, Box::new(ToStepd::SkipNumber));
             out.push(Action::SendStepds(others, nothing));
         }
         if !heads.is_empty() {
-            let message = ToStepd::Down(number, Box::new(message.clone()));
+            let message = ToStepd::ForwardDown(number, Box::new(message.clone()));
             out.push(Action::SendStepds(heads, message));
         }
         if self.parts.iter().any(StepPart::is_tree) {
@@ -410,7 +410,7 @@ impl Nodes {
         let mut is_closed = false;
         for message in messages {
             match message {
-                FromStepd::Up {
+                FromStepd::ForwardUp {
                     position,
                     number,
                     acknowledged,
@@ -424,12 +424,12 @@ impl Nodes {
                     };
                     events.extend(self.take_up(out, stepd, head, passed));
                 }
-                FromStepd::Closed => {
+                FromStepd::NodeTasksEnded => {
                     self.nodes[head].closed = true;
                     self.recorded |= greeted;
                     is_closed = true;
                 }
-                FromStepd::Over => {}
+                FromStepd::ConnectionFinished => {}
                 message => events.push(NodeEvent::Message(head, message)),
             }
         }
@@ -473,15 +473,15 @@ impl Nodes {
             FromStepd::Stdout { bytes, .. } | FromStepd::Stderr { bytes, .. } => bytes.len(),
             _ => 0,
         };
-        node.closed |= message == FromStepd::Closed;
+        node.closed |= message == FromStepd::NodeTasksEnded;
         if node.closed || node.unseen > SEEN_EVERY {
             node.unseen = 0;
-            let seen = ToStepd::Seen(position, node.received);
+            let seen = ToStepd::AcknowledgeFrom(position, node.received);
             out.push(Action::SendStepds(vec![stepd], seen));
         }
         match message {
-            FromStepd::Closed | FromStepd::Acknowledged | FromStepd::Over => None,
-            FromStepd::Lost(position) => {
+            FromStepd::NodeTasksEnded | FromStepd::Acknowledged | FromStepd::ConnectionFinished => None,
+            FromStepd::ChildLost(position) => {
                 let lost = at(position)?;
                 self.node_lost(lost)
             }

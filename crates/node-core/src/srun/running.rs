@@ -117,7 +117,7 @@ impl ActiveStep {
         match event {
             Event::Signal(signal) => self.on_signal(cx, signal),
             Event::Window(rows, columns) => {
-                let message = ToStepd::Window(rows, columns);
+                let message = ToStepd::SetWindowSize(rows, columns);
                 self.nodes.send(&mut cx.out, message);
             }
             Event::Input(bytes) => self.on_input(cx, bytes),
@@ -146,7 +146,7 @@ impl ActiveStep {
             FromStepd::Stderr { task, bytes } => {
                 self.outputs.stderr(&mut cx.out, task, bytes.into());
             }
-            FromStepd::Message(text) => {
+            FromStepd::NodeMessage(text) => {
                 cx.out.line(&text);
                 if text.contains("*** ") && text.contains("CANCELLED AT") {
                     self.announce_end(cx);
@@ -158,7 +158,7 @@ impl ActiveStep {
                     cx.out.error(&refusal.detail);
                 }
             }
-            FromStepd::Note(text) => {
+            FromStepd::StepMessage(text) => {
                 if !std::mem::replace(&mut self.has_note, true) {
                     cx.out.line(&text);
                 }
@@ -166,18 +166,18 @@ impl ActiveStep {
             FromStepd::Exited { task, exit, oom } => self.task_exited(cx, at, task, exit, oom),
             // These messages concern connections.
             FromStepd::Created(_)
-            | FromStepd::Closed
-            | FromStepd::Up { .. }
-            | FromStepd::Lost(_)
-            | FromStepd::Over
+            | FromStepd::NodeTasksEnded
+            | FromStepd::ForwardUp { .. }
+            | FromStepd::ChildLost(_)
+            | FromStepd::ConnectionFinished
             | FromStepd::Acknowledged => {}
-            FromStepd::Joined => {
+            FromStepd::TaskJoinedMpi => {
                 self.has_joined = true;
                 if let Some(exit) = self.missing {
                     self.fail(cx, exit);
                 }
             }
-            FromStepd::Failed {
+            FromStepd::TaskFailed {
                 exit, joined, line, ..
             } => {
                 if let Some(line) = line.filter(|_| self.failed.is_none() && !cx.is_ending()) {
@@ -211,7 +211,7 @@ impl ActiveStep {
         cx.advance(SrunStateEvent::EndOrdered);
         self.report_exits(cx);
         cx.out.info(&format!("Terminating {}", self.id));
-        self.nodes.send(&mut cx.out, ToStepd::Fail(exit));
+        self.nodes.send(&mut cx.out, ToStepd::FailStep(exit));
         self.clock.leave = Some(self.leave_at(cx.now_ms));
     }
 

@@ -69,7 +69,7 @@ fn created(nodes: Vec<StepNode>) -> StepCreated {
         nodes,
         key: b"key".to_vec().into(),
         hostlist: String::new(),
-        wires: Vec::new(),
+        mesh_addresses: Vec::new(),
         width: 0,
         direct: false,
     }

@@ -28,7 +28,7 @@ impl Step {
                     self.attach(client, &attach, out);
                 }
             }
-            ToStepd::Read(shown, greeting) if shown == *key => {
+            ToStepd::AttachReader(shown, greeting) if shown == *key => {
                 if speaks(client, greeting.as_ref(), out) {
                     self.up.take_reader(client, out);
                 }
@@ -38,15 +38,15 @@ impl Step {
             | ToStepd::Attach(_)
             | ToStepd::Stdin { .. }
             | ToStepd::Signal(_)
-            | ToStepd::Window(..)
-            | ToStepd::Peers(_)
-            | ToStepd::Fail(_)
-            | ToStepd::Down(..)
-            | ToStepd::Again(_)
-            | ToStepd::Seen(..)
-            | ToStepd::Left
-            | ToStepd::Nothing
-            | ToStepd::Read(..)
+            | ToStepd::SetWindowSize(..)
+            | ToStepd::SetMeshAddresses(_)
+            | ToStepd::FailStep(_)
+            | ToStepd::ForwardDown(..)
+            | ToStepd::Resend(_)
+            | ToStepd::AcknowledgeFrom(..)
+            | ToStepd::SrunDisconnected
+            | ToStepd::SkipNumber
+            | ToStepd::AttachReader(..)
             | ToStepd::Adopt(_) => out.push(Action::CloseClient(client)),
         }
     }
@@ -85,27 +85,27 @@ impl Step {
         match message {
             ToStepd::Hello(..)
             | ToStepd::Attach(_)
-            | ToStepd::Read(..)
+            | ToStepd::AttachReader(..)
             | ToStepd::Adopt(_)
-            | ToStepd::Nothing => {}
+            | ToStepd::SkipNumber => {}
             ToStepd::Stdin { task, bytes } => out.push(Action::Feed(task, bytes)),
-            ToStepd::Peers(peers) => self.send_host(HostCommand::Peers(peers), out),
-            ToStepd::Fail(exit) => self.fail(exit, out),
+            ToStepd::SetMeshAddresses(peers) => self.send_host(HostCommand::Peers(peers), out),
+            ToStepd::FailStep(exit) => self.fail(exit, out),
             ToStepd::Signal(signal) => {
                 let signal = i32::try_from(signal).unwrap_or(0);
                 out.push(Action::SignalAsked(signal));
             }
-            ToStepd::Window(rows, columns) => out.push(Action::SetWindow(rows, columns)),
-            ToStepd::Down(number, message) => {
+            ToStepd::SetWindowSize(rows, columns) => out.push(Action::SetWindow(rows, columns)),
+            ToStepd::ForwardDown(number, message) => {
                 let launch = &self.order.launch;
                 if let Some(message) = self.up.pass_down(number, *message, launch, out) {
                     self.on_request(message, out);
                 }
                 self.up.acknowledge(out);
             }
-            ToStepd::Again(seen) => self.up.say_again(&seen, out),
-            ToStepd::Seen(position, count) => self.up.seen(position, count, out),
-            ToStepd::Left => self.srun_left(out),
+            ToStepd::Resend(seen) => self.up.say_again(&seen, out),
+            ToStepd::AcknowledgeFrom(position, count) => self.up.seen(position, count, out),
+            ToStepd::SrunDisconnected => self.srun_left(out),
         }
     }
 
@@ -150,7 +150,7 @@ fn created(launch: &StepLaunch) -> StepCreated {
             tasks: launch.tasks.get(at).cloned().unwrap_or_default(),
         }],
         key: launch.step_key.clone(),
-        wires: Vec::new(),
+        mesh_addresses: Vec::new(),
         width: launch.width,
         direct: true,
     }

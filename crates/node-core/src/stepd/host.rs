@@ -105,14 +105,14 @@ impl Step {
                 // The rank may have been a program of another kind before.
                 host.finalized.remove(&rank);
                 if is_first {
-                    self.up.send(FromStepd::Joined, out);
+                    self.up.send(FromStepd::TaskJoinedMpi, out);
                 }
             }
             HostEvent::Finalized(rank) => {
                 host.finalized.insert(rank);
             }
             HostEvent::Abort { rank, status, text } => self.aborted(rank, status, &text, out),
-            HostEvent::Note(line) => self.up.send(FromStepd::Note(line), out),
+            HostEvent::Note(line) => self.up.send(FromStepd::StepMessage(line), out),
             HostEvent::Message(text) => {
                 for line in text.lines().take(MESSAGE_LINES_MAX) {
                     self.up.message(line.to_owned(), out);
@@ -186,7 +186,7 @@ impl Step {
             self.up.message(line, out);
             let exit = ExitStatus { code: 1, signal: 0 };
             let task = self.tasks.first().map_or(0, |t| t.global);
-            let failed = FromStepd::Failed {
+            let failed = FromStepd::TaskFailed {
                 task,
                 exit,
                 joined: true,
@@ -217,7 +217,7 @@ impl Step {
             code => code,
         };
         let exit = ExitStatus { code, signal: 0 };
-        let failed = FromStepd::Failed {
+        let failed = FromStepd::TaskFailed {
             task: rank,
             exit,
             joined: true,
@@ -256,7 +256,7 @@ impl Step {
                 self.node
             )
         });
-        Some(FromStepd::Failed {
+        Some(FromStepd::TaskFailed {
             task: rank,
             exit: status,
             joined,
@@ -288,7 +288,7 @@ pub(super) fn note_ahead(order: &StepOrder) -> Option<FromStepd> {
     if order.launch.spec.mpi.is_some() || order.pmix.is_some() {
         return None;
     }
-    Some(FromStepd::Note(format!(
+    Some(FromStepd::StepMessage(format!(
         "slurmstepd: warning: mpi/none: {name} is linked to MPI, but MpiDefault is none: each of its {tasks} tasks \
          will take itself for the only one; with srun --mpi=auto they find each other"
     )))
@@ -301,7 +301,7 @@ fn note_apart(order: &StepOrder) -> Option<FromStepd> {
     if order.pmix.as_ref().is_some_and(|order| order.any) {
         return None;
     }
-    Some(FromStepd::Note(format!(
+    Some(FromStepd::StepMessage(format!(
         "slurmstepd: warning: mpi/{kind}: {name} has not looked for {kind}: if it has called MPI_Init, each of its \
          {tasks} tasks took itself for the only one; srun --mpi=list tells what else there is"
     )))

@@ -211,7 +211,7 @@ impl Step {
                 if let Some(tree) = &mut self.up.tree {
                     tree.close(position);
                     if !is_over {
-                        self.up.send(FromStepd::Lost(position), out);
+                        self.up.send(FromStepd::ChildLost(position), out);
                     }
                 }
             }
@@ -320,7 +320,7 @@ impl Step {
             self.failed.get_or_insert(exit);
             let launch = &self.order.launch;
             let here = launch.tasks.get(launch.position as usize);
-            let failed = FromStepd::Failed {
+            let failed = FromStepd::TaskFailed {
                 task: here.and_then(|tasks| tasks.first()).copied().unwrap_or(0),
                 exit,
                 joined: true,
@@ -337,7 +337,7 @@ impl Step {
             self.run_tasks(out);
         }
         for position in std::mem::take(&mut self.lost) {
-            self.up.send(FromStepd::Lost(position), out);
+            self.up.send(FromStepd::ChildLost(position), out);
         }
         self.report_host_error(out);
     }

@@ -531,7 +531,7 @@ impl World {
         let message = match in_tree {
             true => {
                 self.said += 1;
-                ToStepd::Down(self.said - 1, Box::new(message))
+                ToStepd::ForwardDown(self.said - 1, Box::new(message))
             }
             false => message,
         };

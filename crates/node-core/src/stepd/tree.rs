@@ -130,7 +130,7 @@ impl Tree {
 
     /// A message of this node's as the frame that goes up.
     pub fn say(&mut self, message: FromStepd) -> Rc<Vec<u8>> {
-        let up = FromStepd::Up {
+        let up = FromStepd::ForwardUp {
             position: number(self.position),
             number: self.first + self.kept.len() as u64,
             acknowledged: self.received,
@@ -155,7 +155,7 @@ impl Tree {
             } => launch.tasks.iter().position(|here| here.contains(task)),
             _ => None,
         };
-        let down = ToStepd::Down(number, Box::new(message));
+        let down = ToStepd::ForwardDown(number, Box::new(message));
         let mut below = Vec::new();
         if !self.branches.is_empty() {
             let whole = Rc::new(frame::encode(&down));
@@ -163,14 +163,14 @@ impl Tree {
                 let frame = match only.is_none_or(|at| branch.contains(&at)) {
                     true => Rc::clone(&whole),
                     false => {
-                        let nothing = ToStepd::Down(number, Box::new(ToStepd::Nothing));
+                        let nothing = ToStepd::ForwardDown(number, Box::new(ToStepd::SkipNumber));
                         Rc::new(frame::encode(&nothing))
                     }
                 };
                 FrameBelow::new(branch.start, frame)
             }));
         }
-        let ToStepd::Down(_, message) = down else {
+        let ToStepd::ForwardDown(_, message) = down else {
             return (None, below);
         };
         if number != self.received {
@@ -198,7 +198,7 @@ impl Tree {
         if position as usize != self.position {
             let is_to = |b: &&Range<usize>| b.contains(&(position as usize));
             let branch = self.branches.iter().find(is_to)?;
-            let frame = frame::encode(&ToStepd::Seen(position, count));
+            let frame = frame::encode(&ToStepd::AcknowledgeFrom(position, count));
             return Some(FrameBelow::new(branch.start, Rc::new(frame)));
         }
         while self.first < count
@@ -216,7 +216,7 @@ impl Tree {
         let ask = |branch: &Range<usize>| {
             let (from, to) = (branch.start - self.position, branch.end - self.position);
             let of_branch = seen.get(from..to).unwrap_or_default().to_vec();
-            let frame = frame::encode(&ToStepd::Again(of_branch));
+            let frame = frame::encode(&ToStepd::Resend(of_branch));
             FrameBelow::new(branch.start, Rc::new(frame))
         };
         let below = self.branches.iter().map(ask).collect();
@@ -229,7 +229,7 @@ impl Tree {
     /// srun has disconnected: returns the messages for the nodes below.
     pub fn leave(&mut self) -> Vec<FrameBelow> {
         self.has_left = true;
-        let frame = Rc::new(frame::encode(&ToStepd::Left));
+        let frame = Rc::new(frame::encode(&ToStepd::SrunDisconnected));
         let to = |b: &Range<usize>| FrameBelow::new(b.start, Rc::clone(&frame));
         self.branches.iter().map(to).collect()
     }
@@ -305,7 +305,7 @@ mod tests {
         // An old acknowledgement changes nothing.
         assert_eq!(tree.again(&[1]).0, said[2..].concat());
         assert_eq!(tree.again(&[3]).0, said[3]);
-        let FromStepd::Up {
+        let FromStepd::ForwardUp {
             position, number, ..
         } = decoded(&said[3])
         else {
@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(own, Some(message.clone()));
         assert_eq!(
             decoded::<ToStepd>(&passed[0].frame),
-            ToStepd::Down(0, Box::new(message.clone()))
+            ToStepd::ForwardDown(0, Box::new(message.clone()))
         );
         // A duplicate is passed on: those below may not have had it.
         let (own, passed) = take(0);

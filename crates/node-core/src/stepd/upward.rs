@@ -215,7 +215,7 @@ impl Upward {
     }
 
     pub(super) fn message(&mut self, line: String, out: &mut Actions) {
-        self.send(FromStepd::Message(line), out);
+        self.send(FromStepd::NodeMessage(line), out);
     }
 
     /// All that the client was sent before that was asked for is written.
@@ -236,7 +236,7 @@ impl Upward {
             return true;
         }
         if !std::mem::replace(&mut self.is_closed_sent, true) {
-            self.send(FromStepd::Closed, out);
+            self.send(FromStepd::NodeTasksEnded, out);
         }
         let Some(client) = &mut self.client else {
             return false;
@@ -247,7 +247,7 @@ impl Upward {
             }
             if !std::mem::replace(&mut client.is_over_sent, true) {
                 client.is_flushed = false;
-                let frame = frame::encode(&FromStepd::Over);
+                let frame = frame::encode(&FromStepd::ConnectionFinished);
                 out.push(Action::SendFrame(Rc::new(frame), false));
             }
         }

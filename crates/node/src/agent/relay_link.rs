@@ -214,7 +214,7 @@ async fn serve(
                     link.send(ToRelay::Refused { number, why }, place);
                 }
             },
-            ToAgent::Page(number, page) => {
+            ToAgent::GetPage(number, page) => {
                 let _ = inputs.send(Input::PageAsked(PageQuestion {
                     number,
                     page,
@@ -222,13 +222,13 @@ async fn serve(
                     place,
                 }));
             }
-            ToAgent::Connected(number, from) => {
+            ToAgent::StrangerConnected(number, from) => {
                 let entry = link.verified().remove(&number);
                 if let (Some(entry), Some(stream)) = (entry, with) {
                     connect(UnixStream::from(stream), entry.caller, from);
                 }
             }
-            ToAgent::Gone(number) => {
+            ToAgent::StrangerDisconnected(number) => {
                 let link = link.clone();
                 let _ = inputs.send(Input::ChannelGone(ClosedRelayConn {
                     number,

@@ -235,9 +235,9 @@ impl Steps {
         let steps = Rc::clone(self);
         let nodes = below.len() + 1;
         tokio::task::spawn_local(async move { steps.report(&launch, nodes, end, ends).await });
-        Ok(AgentReply::Started {
+        Ok(AgentReply::StepdsStarted {
             address,
-            wire: None,
+            mesh_address: None,
             below: answers(asked).await,
         })
     }
@@ -400,43 +400,43 @@ fn play(launch: &StepLaunch, listener: &std::os::unix::net::UnixListener) -> any
     loop {
         while let Some(message) = client.next() {
             let said = place.on_message(launch, message)?;
-            client.wire.output.extend(said);
+            client.mesh_address.output.extend(said);
         }
         client.write();
         let tree = place.tree.as_ref();
         // One without a tree has said all in one go.
         if !is_over_sent && tree.is_some_and(Tree::is_over) {
             is_over_sent = true;
-            client.send(&FromStepd::Over, false);
+            client.send(&FromStepd::ConnectionFinished, false);
             client.write();
         }
-        let is_flushed = is_over_sent && client.wire.output.is_empty();
-        if place.has_left || !client.wire.open || is_flushed {
+        let is_flushed = is_over_sent && client.mesh_address.output.is_empty();
+        if place.has_left || !client.mesh_address.open || is_flushed {
             return Ok(());
         }
-        let writes = if client.wire.output.is_empty() {
+        let writes = if client.mesh_address.output.is_empty() {
             0
         } else {
             libc::POLLOUT
         };
-        let mut fds = vec![entry(client.wire.number(), libc::POLLIN | writes)];
+        let mut fds = vec![entry(client.mesh_address.number(), libc::POLLIN | writes)];
         let below = place.below.interests(false);
         fds.extend(below.map(|(fd, events)| entry(fd, events)));
         sys::poll(&mut fds, -1)?;
         let seen: Vec<bool> = fds.iter().map(|f| f.revents != 0).collect();
-        let gone = place.below.serve(&seen[1..], &mut client.wire.output);
+        let gone = place.below.serve(&seen[1..], &mut client.mesh_address.output);
         for (position, is_over) in gone {
             let Some(tree) = &mut place.tree else {
                 continue;
             };
             tree.close(position);
             if !is_over {
-                let lost = tree.say(FromStepd::Lost(position));
-                client.wire.output.extend_from_slice(&lost);
+                let lost = tree.say(FromStepd::ChildLost(position));
+                client.mesh_address.output.extend_from_slice(&lost);
             }
         }
         if seen[0] {
-            client.wire.read();
+            client.mesh_address.read();
         }
     }
 }
@@ -463,7 +463,7 @@ impl NodePosition {
                 let (mut own, branches) = Tree::new(launch, &attach);
                 let lost = self.below.connect(branches, None);
                 lost.iter().for_each(|position| own.close(*position));
-                let lost = lost.into_iter().map(FromStepd::Lost);
+                let lost = lost.into_iter().map(FromStepd::ChildLost);
                 for word in words(launch).into_iter().chain(lost) {
                     out.extend_from_slice(&own.say(word));
                 }
@@ -477,20 +477,20 @@ impl NodePosition {
                     .iter()
                     .for_each(|word| frame::encode_into(word, &mut out));
             }
-            (ToStepd::Down(number, message), Some(tree)) => {
+            (ToStepd::ForwardDown(number, message), Some(tree)) => {
                 let (_, frames) = tree.take(number, *message, launch);
                 self.pass_on(frames);
             }
-            (ToStepd::Seen(position, count), Some(tree)) => {
+            (ToStepd::AcknowledgeFrom(position, count), Some(tree)) => {
                 let frame = tree.seen(position, count);
                 self.pass_on(frame);
             }
-            (ToStepd::Again(seen), Some(tree)) => {
+            (ToStepd::Resend(seen), Some(tree)) => {
                 let (again, frames) = tree.again(&seen);
                 out = again;
                 self.pass_on(frames);
             }
-            (ToStepd::Left, Some(tree)) => {
+            (ToStepd::SrunDisconnected, Some(tree)) => {
                 let frames = tree.leave();
                 self.pass_on(frames);
                 self.has_left = true;
@@ -522,7 +522,7 @@ fn words(launch: &StepLaunch) -> Vec<FromStepd> {
     });
     std::iter::once(started)
         .chain(ended)
-        .chain([FromStepd::Closed])
+        .chain([FromStepd::NodeTasksEnded])
         .collect()
 }
 

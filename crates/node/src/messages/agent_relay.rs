@@ -41,13 +41,13 @@ pub(crate) enum ToAgent {
     /// The stranger has proved its key and asks for the agent. Its connection, with its address,
     /// comes with this message.
     #[n(1)]
-    Connected(#[n(0)] u64, #[n(1)] Option<IpAddr>),
+    StrangerConnected(#[n(0)] u64, #[n(1)] Option<IpAddr>),
     /// The stranger has disconnected, or has no key.
     #[n(2)]
-    Gone(#[n(0)] u64),
+    StrangerDisconnected(#[n(0)] u64),
     /// Question: what does the agent say of itself?
     #[n(3)]
-    Page(#[n(0)] u64, #[n(1)] AgentPage),
+    GetPage(#[n(0)] u64, #[n(1)] AgentPage),
 }
 
 /// A page that anybody may ask of an agent.
@@ -267,14 +267,14 @@ mod tests {
         let (near, far) = pair().unwrap();
         let (near, far) = (Control::new(near).unwrap(), Control::new(far).unwrap());
         let mut filled = 0;
-        while near.send(&ToAgent::Gone(0), None).is_ok() {
+        while near.send(&ToAgent::StrangerDisconnected(0), None).is_ok() {
             filled += 1;
         }
         let mut waiting = Vec::new();
         for number in 1..LATEST {
             let near = near.clone();
             waiting.push(tokio::spawn(async move {
-                let gone = ToAgent::Gone(number);
+                let gone = ToAgent::StrangerDisconnected(number);
                 near.send_when_read(&gone, None).await.unwrap();
             }));
             tokio::task::yield_now().await;
@@ -283,18 +283,18 @@ mod tests {
         for _ in 0..LATEST {
             far.receive::<ToAgent>().await.unwrap();
         }
-        let refused = near.send(&ToAgent::Gone(LATEST), None).unwrap_err();
+        let refused = near.send(&ToAgent::StrangerDisconnected(LATEST), None).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
         let all = async {
             for expected in std::iter::repeat_n(0, filled - LATEST as usize).chain(1..=LATEST) {
                 let received = far.receive::<ToAgent>().await.unwrap();
-                let Some((ToAgent::Gone(number), _)) = received else {
+                let Some((ToAgent::StrangerDisconnected(number), _)) = received else {
                     panic!("no message {expected}");
                 };
                 assert_eq!(number, expected);
             }
         };
-        let latest = near.send_when_read(&ToAgent::Gone(LATEST), None);
+        let latest = near.send_when_read(&ToAgent::StrangerDisconnected(LATEST), None);
         tokio::join!(async { latest.await.unwrap() }, all);
     }
 }

@@ -24,7 +24,7 @@ use std::rc::Rc;
 
 /// Time limit for a node below to accept a connection.
 const CONNECT_WAIT_S: i64 = 5;
-/// Longer frames cannot be [`FromStepd::Over`].
+/// Longer frames cannot be [`FromStepd::ConnectionFinished`].
 const OVER_MAX: usize = 16;
 /// Bytes that leave a node's queue at a time.
 const SEND_MAX: usize = 64 << 10;
@@ -202,7 +202,7 @@ fn connect_soon(path: &str) -> io::Result<UnixStream> {
 }
 
 fn is_over(frame: &[u8]) -> bool {
-    frame.len() <= OVER_MAX && matches!(frame::decode(&frame[4..]), Ok(FromStepd::Over))
+    frame.len() <= OVER_MAX && matches!(frame::decode(&frame[4..]), Ok(FromStepd::ConnectionFinished))
 }
 
 #[cfg(test)]

@@ -119,16 +119,16 @@ impl Connections {
     pub(super) fn read_stranger(&mut self, at: usize) -> Option<(ClientId, ToStepd, bool)> {
         let mut stranger = self.strangers.swap_remove(at);
         let client = &mut stranger.client;
-        client.wire.read();
+        client.mesh_address.read();
         let Some(message) = client.next() else {
             // Too many bytes without a complete message: the connection is dropped.
-            if client.wire.open && client.wire.received <= GREETING_BYTES_MAX {
+            if client.mesh_address.open && client.mesh_address.received <= GREETING_BYTES_MAX {
                 self.strangers.push(stranger);
             }
             return None;
         };
         let is_own =
-            matches!(message, ToStepd::Adopt(_)) && client.wire.local().is_some_and(is_own);
+            matches!(message, ToStepd::Adopt(_)) && client.mesh_address.local().is_some_and(is_own);
         let id = stranger.id;
         self.greeted = Some((id, stranger.client));
         Some((id, message, is_own))
@@ -150,9 +150,9 @@ impl Connections {
     pub(super) fn send_readers(&mut self, frame: &[u8]) -> Vec<ClientId> {
         for (_, reader) in &mut self.readers {
             reader.write();
-            match reader.wire.output.len() + frame.len() <= READER_BYTES_MAX {
+            match reader.mesh_address.output.len() + frame.len() <= READER_BYTES_MAX {
                 true => reader.send_frame(frame, false),
-                false => reader.wire.open = false,
+                false => reader.mesh_address.open = false,
             }
         }
         self.drop_closed_readers()
@@ -163,7 +163,7 @@ impl Connections {
         let Some((_, reader)) = self.readers.get_mut(at) else {
             return Vec::new();
         };
-        reader.wire.read();
+        reader.mesh_address.read();
         std::iter::from_fn(|| reader.next()).collect()
     }
 
@@ -178,10 +178,10 @@ impl Connections {
     fn drop_closed_readers(&mut self) -> Vec<ClientId> {
         let mut gone = Vec::new();
         self.readers.retain(|(id, reader)| {
-            if !reader.wire.open {
+            if !reader.mesh_address.open {
                 gone.push(*id);
             }
-            reader.wire.open
+            reader.mesh_address.open
         });
         gone
     }
@@ -198,7 +198,7 @@ impl Connections {
     /// The checked connection is the launcher's.
     pub(super) fn take_launcher(&mut self, id: ClientId) -> Option<UnixStream> {
         let client = self.greeted.take_if(|(of, _)| *of == id);
-        client.and_then(|(_, client)| client.wire.into_local())
+        client.and_then(|(_, client)| client.mesh_address.into_local())
     }
 
     /// The checked connection is refused.
@@ -249,10 +249,10 @@ impl Connections {
     pub(super) fn write(&mut self) -> Option<WriteResult> {
         let (_, client) = self.client.as_mut()?;
         client.write();
-        if !client.wire.open {
+        if !client.mesh_address.open {
             return Some(WriteResult::Closed);
         }
-        let is_flushed = self.is_flush_awaited && client.wire.output.is_empty();
+        let is_flushed = self.is_flush_awaited && client.mesh_address.output.is_empty();
         self.is_flush_awaited &= !is_flushed;
         is_flushed.then_some(WriteResult::Flushed)
     }
@@ -294,9 +294,9 @@ mod tests {
         assert_eq!(connections.strangers.len(), 2);
         connections.close_late(1_000 + STRANGER_MAX_MS);
         assert!(first.write_all(&[0]).is_err());
-        frame::write(&mut second, &ToStepd::Left).unwrap();
+        frame::write(&mut second, &ToStepd::SrunDisconnected).unwrap();
         let (_, message, _) = connections.read_stranger(0).unwrap();
-        assert_eq!(message, ToStepd::Left);
+        assert_eq!(message, ToStepd::SrunDisconnected);
         assert_eq!(connections.next_late_ms(), None);
         std::fs::remove_file(path).unwrap();
     }

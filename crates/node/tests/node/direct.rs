@@ -93,7 +93,7 @@ impl Srun {
         let mut said = Vec::new();
         loop {
             match frame::read(&mut self.stepd).unwrap() {
-                FromStepd::Closed => return said,
+                FromStepd::NodeTasksEnded => return said,
                 message => said.push(message),
             }
         }
@@ -102,14 +102,14 @@ impl Srun {
     /// What it says, whether that is the last of it or not.
     pub fn said_at_all(&mut self) -> Vec<FromStepd> {
         let said = std::iter::from_fn(|| frame::read(&mut self.stepd).ok());
-        said.filter(|m| *m != FromStepd::Closed).collect()
+        said.filter(|m| *m != FromStepd::NodeTasksEnded).collect()
     }
 
     /// The same of one that leaves it to the agent to say that.
     fn said_before_done(&mut self) -> Vec<FromStepd> {
         let mut said = Vec::new();
         while let Ok(message) = frame::read(&mut self.stepd) {
-            assert_ne!(message, FromStepd::Closed);
+            assert_ne!(message, FromStepd::NodeTasksEnded);
             said.push(message);
         }
         let done: AgentReply = frame::read(&mut self.agent).unwrap();
@@ -262,7 +262,7 @@ fn spoken_to() {
     limited.time_limit = Some(TimeLimit::Minutes(0));
     let mut srun = Srun::ask(&node, limited);
     let said = srun.said_before_done();
-    let [FromStepd::Message(line), end] = &said[..] else {
+    let [FromStepd::NodeMessage(line), end] = &said[..] else {
         panic!("{said:?}")
     };
     assert!(line.contains("*** STEP 1.2 ON n1 CANCELLED AT "), "{line}");

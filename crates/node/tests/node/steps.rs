@@ -173,13 +173,13 @@ impl Srun {
                             .or_default()
                             .push_str(std::str::from_utf8(&bytes).unwrap());
                     }
-                    FromStepd::Message(text) => o.messages.push(text),
+                    FromStepd::NodeMessage(text) => o.messages.push(text),
                     FromStepd::Exited { task, exit, .. } => {
                         o.exits.insert(task, exit);
                     }
-                    FromStepd::Closed => break,
+                    FromStepd::NodeTasksEnded => break,
                     // Only steps of MPI programs say these.
-                    FromStepd::Joined | FromStepd::Failed { .. } => {}
+                    FromStepd::TaskJoinedMpi | FromStepd::TaskFailed { .. } => {}
                     other => panic!("the test's steps are no trees: {other:?}"),
                 }
             }
@@ -416,7 +416,7 @@ fn terminal() {
     };
     let mut srun = Srun::ask(&node, s).connect();
     srun.started();
-    srun.send(&ToStepd::Window(44, 88));
+    srun.send(&ToStepd::SetWindowSize(44, 88));
     for bytes in [&b"hello\n"[..], b""] {
         srun.send(&ToStepd::Stdin {
             task: None,

@@ -21,7 +21,7 @@ pub enum AgentRequest {
     #[n(0)]
     Create(#[n(0)] Box<StepSpec>),
     /// From the lead, or the node above in the tree: start the stepd of this node, and those of the nodes below it, which
-    /// are given in the order of their positions. Answered by [`AgentReply::Started`] when all have answered. Bearer of
+    /// are given in the order of their positions. Answered by [`AgentReply::StepdsStarted`] when all have answered. Bearer of
     /// the job's key.
     #[n(1)]
     StartStep(
@@ -185,18 +185,18 @@ pub enum AgentReply {
     /// The step runs or is about to.
     #[n(1)]
     Created(#[n(0)] Box<StepCreated>),
-    /// No.
+    /// The request is refused.
     #[n(2)]
     Refused(#[n(0)] Refusal),
     /// The stepd listens here.
     #[n(3)]
-    Started {
+    StepdsStarted {
         /// `unix:/path` or `host:port`.
         #[n(0)]
         address: String,
         /// Where it listens for the step's other nodes, `ip:port`, if the step's kind of MPI needs that.
         #[n(1)]
-        wire: Option<String>,
+        mesh_address: Option<String>,
         /// Addresses of the nodes below, in the order of their positions.
         #[n(2)]
         #[cbor(default)]
@@ -229,12 +229,12 @@ impl Message for AgentReply {}
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
 #[valid(max_bytes = NOTE_BYTES_MAX)]
 pub struct BelowStarted {
-    /// As in [`AgentReply::Started`].
+    /// As in [`AgentReply::StepdsStarted`].
     #[n(0)]
     pub address: String,
     /// Likewise.
     #[n(1)]
-    pub wire: Option<String>,
+    pub mesh_address: Option<String>,
     /// Why its stepd is not there.
     #[n(2)]
     pub error: Option<String>,

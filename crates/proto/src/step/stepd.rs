@@ -32,13 +32,13 @@ pub enum ToStepd {
     Signal(#[n(0)] u32),
     /// The terminal's new size: rows, columns.
     #[n(3)]
-    Window(#[n(0)] u16, #[n(1)] u16),
-    /// Where the stepds listen for each other: [`StepCreated::wires`].
+    SetWindowSize(#[n(0)] u16, #[n(1)] u16),
+    /// Where the stepds listen for each other: [`StepCreated::mesh_addresses`].
     #[n(10)]
-    Peers(#[n(0)] Vec<String>),
+    SetMeshAddresses(#[n(0)] Vec<String>),
     /// The step has failed as a whole, with this status: end all tasks at once.
     #[n(11)]
-    Fail(#[n(0)] ExitStatus),
+    FailStep(#[n(0)] ExitStatus),
     /// First message in a step whose nodes form a tree, instead of `Hello`: from srun to the heads, and from each head to
     /// those below. Also what srun says to a node whose connection upwards was lost.
     #[n(12)]
@@ -46,23 +46,23 @@ pub enum ToStepd {
     /// In a tree: the message's sequence number among those to all nodes, and the message. A duplicate is passed on,
     /// and else ignored.
     #[n(13)]
-    Down(#[n(0)] u64, #[n(1)] Box<ToStepd>),
+    ForwardDown(#[n(0)] u64, #[n(1)] Box<ToStepd>),
     /// In a tree, to a node and all below it: repeat all messages after these counts, by position from the node on.
     #[n(14)]
-    Again(#[n(0)] Vec<u64>),
+    Resend(#[n(0)] Vec<u64>),
     /// In a tree: number of messages of the node at this position that have come.
     #[n(15)]
-    Seen(#[n(0)] u32, #[n(1)] u64),
+    AcknowledgeFrom(#[n(0)] u32, #[n(1)] u64),
     /// In a tree: srun is gone.
     #[n(16)]
-    Left,
+    SrunDisconnected,
     /// Nothing, in the place of a message for others.
     #[n(17)]
-    Nothing,
+    SkipNumber,
     /// First message of sattach: the step's key, and which version the sender speaks. Output and exits of tasks follow, and
     /// input that is sent as [`ToStepd::Stdin`] goes to the tasks that srun's input goes to. srun's connection is another one.
     #[n(400)]
-    Read(#[n(0)] ByteVec, #[n(1)] Option<Greeting>),
+    AttachReader(#[n(0)] ByteVec, #[n(1)] Option<Greeting>),
     /// From a new launcher, after the control channel to the former one was lost: this connection takes its place. Accepted only from a process of the daemon's own user.
     #[n(18)]
     Adopt(#[n(0)] Option<Greeting>),
@@ -119,7 +119,7 @@ pub enum FromStepd {
     },
     /// A line from stepd itself for srun's standard error, such as a program that cannot be executed.
     #[n(3)]
-    Message(#[n(0)] String),
+    NodeMessage(#[n(0)] String),
     /// A task ended.
     #[n(4)]
     Exited {
@@ -135,16 +135,16 @@ pub enum FromStepd {
     },
     /// Every task of this node has ended and its output is all sent.
     #[n(5)]
-    Closed,
+    NodeTasksEnded,
     /// To `Hello` or `Attach` of a version that is not spoken here. Nothing else follows on the connection.
     #[n(19)]
     Refused(#[n(0)] Refusal),
     /// A task has joined the others by MPI: from now on they wait for each other.
     #[n(10)]
-    Joined,
+    TaskJoinedMpi,
     /// A task has ended, or wants all to end, in a way that lets the others wait for ever.
     #[n(11)]
-    Failed {
+    TaskFailed {
         /// Global task number.
         #[n(0)]
         task: u32,
@@ -160,7 +160,7 @@ pub enum FromStepd {
     },
     /// In a tree: what the node at a position says.
     #[n(12)]
-    Up {
+    ForwardUp {
         /// Which node.
         #[n(0)]
         position: u32,
@@ -176,16 +176,16 @@ pub enum FromStepd {
     },
     /// In a tree: the connection to this position, just below, is lost.
     #[n(13)]
-    Lost(#[n(0)] u32),
+    ChildLost(#[n(0)] u32),
     /// In a tree, to the node above: this connection ends as it should.
     #[n(14)]
-    Over,
+    ConnectionFinished,
     /// An acknowledgement without a message.
     #[n(15)]
     Acknowledged,
     /// A line for srun's standard error that is about the whole step: of several such, from whatever nodes, one is enough.
     #[n(16)]
-    Note(#[n(0)] String),
+    StepMessage(#[n(0)] String),
     /// To an srun with a channel to the step daemon, before anything else.
     #[n(17)]
     Created(#[n(0)] Box<StepCreated>),

@@ -400,7 +400,7 @@ impl LauncherExecutor<'_> {
         let started = StartedStepd {
             stepd: id,
             pid,
-            wire: None,
+            mesh_address: None,
         };
         self.answer(node, Event::StepdStarted(attempt, step, Ok(started)));
     }

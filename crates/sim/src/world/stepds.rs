@@ -520,7 +520,7 @@ impl StepdExecutor<'_> {
                 Some(open) => {
                     while let Ok(Some(frame)) = open.up.frames.take_whole() {
                         match frame::decode(&frame[4..]) {
-                            Ok(FromStepd::Over) => is_over = true,
+                            Ok(FromStepd::ConnectionFinished) => is_over = true,
                             _ => up.extend_from_slice(frame),
                         }
                     }

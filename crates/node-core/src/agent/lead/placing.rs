@@ -128,7 +128,7 @@ impl Steps {
             unanswered: placed.len(),
             unknown_parts: BTreeSet::new(),
             addresses: vec![String::new(); placed.len()],
-            wires: vec![None; placed.len()],
+            mesh_addresses: vec![None; placed.len()],
             error: None,
             width,
             direct: false,

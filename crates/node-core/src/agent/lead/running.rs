@@ -33,7 +33,7 @@ impl LedStep {
             key: self.record.key.clone(),
             hostlist,
             // All listen, or none does.
-            wires: self.wires.iter().flatten().cloned().collect(),
+            mesh_addresses: self.mesh_addresses.iter().flatten().cloned().collect(),
             width: self.width,
             direct: self.direct,
         }
@@ -77,15 +77,15 @@ impl Steps {
         match result {
             Ok(Listening {
                 address,
-                wire,
+                mesh_address,
                 direct,
             }) => {
                 step.direct = direct;
                 if let Some(slot) = step.addresses.get_mut(at) {
                     *slot = address;
                 }
-                if let Some(slot) = step.wires.get_mut(at) {
-                    *slot = wire;
+                if let Some(slot) = step.mesh_addresses.get_mut(at) {
+                    *slot = mesh_address;
                 }
             }
             Err(error) => {

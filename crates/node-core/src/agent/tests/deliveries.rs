@@ -98,7 +98,7 @@ fn the_end_of_a_step_does_not_wait_for_one_of_an_earlier_launch() {
         attempt: again,
         step,
         socket: "/spool/step0".to_owned(),
-        wire: None,
+        mesh_address: None,
         direct: false,
         pid: 101,
     });

@@ -259,7 +259,7 @@ impl World {
                 attempt: RUN,
                 step,
                 socket: format!("/spool/{step}"),
-                wire: None,
+                mesh_address: None,
                 direct: self.bench.stepds.get(&stepd).is_some_and(|o| o.direct),
                 pid: 100 + i32::try_from(stepd.0).unwrap(),
             });
@@ -413,9 +413,9 @@ impl World {
                     return self.bench.event(Event::PeerAnswered(id, Ok(refusal)));
                 }
                 self.peer_running.insert(launch.step);
-                AgentReply::Started {
+                AgentReply::StepdsStarted {
                     address: "unix:/n2".to_owned(),
-                    wire: None,
+                    mesh_address: None,
                     below: Vec::new(),
                 }
             }

@@ -187,9 +187,9 @@ impl Bench {
 }
 
 pub(super) fn started() -> AgentReply {
-    AgentReply::Started {
+    AgentReply::StepdsStarted {
         address: "unix:/spool/n2/step".to_owned(),
-        wire: None,
+        mesh_address: None,
         below: Vec::new(),
     }
 }
@@ -479,7 +479,7 @@ fn the_lead_learns_of_an_end_however_long_it_takes() {
     let stepd = bench.start_ready();
     assert!(matches!(
         bench.replies_to(request)[..],
-        [AgentReply::Started { .. }]
+        [AgentReply::StepdsStarted { .. }]
     ));
     // The lead that got no answer asks again: the step runs on.
     let again = bench.request(AGENT_CONN, start(), false);
@@ -581,7 +581,7 @@ fn a_node_answers_for_those_below_it_when_all_have_answered() {
             assert!(bench.replies_to(request).is_empty());
             bench.start_ready();
         }
-        let [AgentReply::Started { below, .. }] = bench.replies_to(request)[..] else {
+        let [AgentReply::StepdsStarted { below, .. }] = bench.replies_to(request)[..] else {
             panic!("{:?}", bench.replies);
         };
         assert_eq!(below.len(), 1);

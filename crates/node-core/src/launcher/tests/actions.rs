@@ -180,7 +180,7 @@ impl World {
                     StartedStepd {
                         stepd,
                         pid,
-                        wire: None,
+                        mesh_address: None,
                     }
                 });
                 self.events

@@ -174,14 +174,14 @@ impl World {
                 }
             }
             Move::Join(which) if self.setup.is_meshed => {
-                self.nodes[which % count].say(FromStepd::Joined);
+                self.nodes[which % count].say(FromStepd::TaskJoinedMpi);
             }
             Move::Fail(which, joined) if self.setup.is_meshed => {
                 let node = &mut self.nodes[which % count];
                 if let Some(task) = nth(&node.running, which) {
                     let exit = ExitStatus { code: 9, signal: 0 };
                     let line = None;
-                    node.say(FromStepd::Failed {
+                    node.say(FromStepd::TaskFailed {
                         task,
                         exit,
                         joined,

@@ -42,7 +42,7 @@ fn a_short_step_that_has_the_streams_is_over_at_once() {
         panic!("{request:?}");
     };
     assert!(spec.passes_stdio && channel.is_some());
-    let messages = vec![passed(), exited(0, 0, 0), FromStepd::Closed];
+    let messages = vec![passed(), exited(0, 0, 0), FromStepd::NodeTasksEnded];
     from_channel(&mut bench, messages);
     assert_eq!((bench.exit, bench.catches_signals), (Some(0), false));
     assert_eq!(bench.opened[0].stdin, InputSource::Nothing);
@@ -56,7 +56,7 @@ fn a_longer_step_that_has_the_streams_is_looked_at_before_it_is_waited_for() {
     assert!(bench.srun.interest().looks);
     bench.idle();
     assert!(!bench.srun.interest().looks && bench.catches_signals);
-    from_channel(&mut bench, vec![exited(0, 3, 0), FromStepd::Closed]);
+    from_channel(&mut bench, vec![exited(0, 3, 0), FromStepd::NodeTasksEnded]);
     bench.idle();
     assert_eq!(bench.exit, Some(3));
     let text = "srun: error: n1: task 0: Exited with exit code 3\n";
@@ -71,7 +71,7 @@ fn streams_that_are_declined_are_carried() {
     assert_eq!(bench.stepds.len(), 1, "the channel is closed");
     assert_eq!(bench.opened[0].stdin, InputSource::Own);
     bench.idle();
-    bench.stepd(1, vec![out(0, "text"), exited(0, 0, 0), FromStepd::Closed]);
+    bench.stepd(1, vec![out(0, "text"), exited(0, 0, 0), FromStepd::NodeTasksEnded]);
     assert_eq!((bench.exit, bench.stdout.as_str()), (None, "text"));
     bench.reply(AgentReply::Done);
     assert_eq!(bench.exit, Some(0));
@@ -86,7 +86,7 @@ fn an_agent_of_another_version_answers_itself() {
         unreachable!()
     };
     bench.reply(AgentReply::Created(step));
-    bench.event(Event::StepdMessages(StepdIdx(0), vec![FromStepd::Closed]));
+    bench.event(Event::StepdMessages(StepdIdx(0), vec![FromStepd::NodeTasksEnded]));
     bench.idle();
     assert_eq!(bench.exit, Some(2));
 }
@@ -100,7 +100,7 @@ fn a_daemon_that_has_the_streams_goes_on_without_its_agent() {
     assert_eq!((bench.exit, bench.srun.interest().agent), (None, None));
     from_channel(
         &mut bench,
-        vec![passed(), exited(0, 5, 0), FromStepd::Closed],
+        vec![passed(), exited(0, 5, 0), FromStepd::NodeTasksEnded],
     );
     bench.idle();
     assert_eq!(bench.exit, Some(5));
@@ -131,7 +131,7 @@ fn an_agent_that_says_that_all_is_over_does_not_answer_for_the_daemon() {
 
     let mut bench = direct();
     bench.reply(AgentReply::Done);
-    let messages = vec![passed(), exited(0, 0, 0), FromStepd::Closed];
+    let messages = vec![passed(), exited(0, 0, 0), FromStepd::NodeTasksEnded];
     from_channel(&mut bench, messages);
     assert_eq!((bench.exit, bench.agents.len()), (Some(0), 0));
 }
@@ -234,7 +234,7 @@ fn a_number_that_a_node_has_no_room_to_give_is_asked_for_again() {
 #[test]
 fn a_step_of_which_a_task_has_no_end_has_not_ended_well() {
     let mut bench = direct();
-    from_channel(&mut bench, vec![passed(), FromStepd::Closed]);
+    from_channel(&mut bench, vec![passed(), FromStepd::NodeTasksEnded]);
     assert_eq!(bench.exit, Some(1));
 }
 
@@ -361,13 +361,13 @@ fn lines_are_labelled_and_ends_reported_together() {
     let mut bench = Bench::running(config, two_nodes());
     assert_eq!(bench.programs, ["/prolog"]);
     bench.stepd(1, vec![out(0, "a\nb"), exited(1, 7, 0)]);
-    bench.stepd(2, vec![out(2, "c\n"), exited(2, 0, 0), FromStepd::Closed]);
+    bench.stepd(2, vec![out(2, "c\n"), exited(2, 0, 0), FromStepd::NodeTasksEnded]);
     assert_eq!(bench.printed(), "");
     bench.stepd(1, vec![exited(0, 7, 0)]);
     assert_eq!(bench.wait(), 50);
     let text = "srun: error: n1: tasks 0-1: Exited with exit code 7\n";
     assert_eq!(bench.printed(), text);
-    bench.stepd(1, vec![FromStepd::Closed]);
+    bench.stepd(1, vec![FromStepd::NodeTasksEnded]);
     bench.reply(AgentReply::Done);
     assert_eq!(bench.stdout, "0: a\n2: c\n0: b\n");
     assert_eq!((bench.exit, bench.programs.len()), (Some(7), 2));
@@ -396,7 +396,7 @@ fn a_bad_exit_ends_all_by_term_and_kill() {
     let mut config = config(3);
     config.rules.kill_on_bad_exit = true;
     let mut bench = Bench::running(config, two_nodes());
-    bench.stepd(2, vec![exited(2, 1, 0), FromStepd::Closed]);
+    bench.stepd(2, vec![exited(2, 1, 0), FromStepd::NodeTasksEnded]);
     assert_eq!(
         bench.printed(),
         "srun: error: n2: task 2: Exited with exit code 1\nsrun: Terminating StepId=5.0\n"
@@ -478,8 +478,8 @@ fn other_signals_are_for_the_tasks_and_a_second_term_kills() {
     assert_eq!(bench.printed(), "srun: forcing job termination\n");
     bench.signal(SIGTERM);
     assert_eq!(bench.sent_to(1), signals(&[SIGKILL]));
-    bench.stepd(1, vec![exited(0, 0, 9), exited(1, 0, 9), FromStepd::Closed]);
-    bench.stepd(2, vec![exited(2, 0, 9), FromStepd::Closed]);
+    bench.stepd(1, vec![exited(0, 0, 9), exited(1, 0, 9), FromStepd::NodeTasksEnded]);
+    bench.stepd(2, vec![exited(2, 0, 9), FromStepd::NodeTasksEnded]);
     bench.reply(AgentReply::Done);
     assert_eq!(bench.exit, Some(137));
 }
@@ -514,7 +514,7 @@ fn a_lost_node_is_a_failure_that_is_reported_once() {
         "srun: error: Node failure on n1\n\
          srun: error: n1: task 1: connection to the node's step daemon lost, exit status unknown\n"
     );
-    bench.stepd(2, vec![exited(2, 0, 0), FromStepd::Closed]);
+    bench.stepd(2, vec![exited(2, 0, 0), FromStepd::NodeTasksEnded]);
     // A lead is not waited for that would wait for that node.
     assert_eq!((bench.exit, bench.agents.len()), (Some(1), 0));
 }
@@ -522,8 +522,8 @@ fn a_lost_node_is_a_failure_that_is_reported_once() {
 #[test]
 fn a_lead_that_does_not_answer_keeps_srun_for_two_seconds() {
     let mut bench = Bench::running(config(3), two_nodes());
-    bench.stepd(1, vec![exited(0, 0, 0), exited(1, 0, 0), FromStepd::Closed]);
-    bench.stepd(2, vec![exited(2, 0, 0), FromStepd::Closed]);
+    bench.stepd(1, vec![exited(0, 0, 0), exited(1, 0, 0), FromStepd::NodeTasksEnded]);
+    bench.stepd(2, vec![exited(2, 0, 0), FromStepd::NodeTasksEnded]);
     assert_eq!((bench.exit, bench.wait()), (None, 2000));
     assert_eq!(bench.exit, Some(0));
 }
@@ -535,26 +535,26 @@ fn a_terminal_is_the_tasks_until_they_end() {
     let mut bench = Bench::running(config, created(vec![node(1, &[0])]));
     assert!(bench.is_raw);
     bench.event(Event::Window(50, 132));
-    assert_eq!(bench.sent_to(1), [ToStepd::Window(50, 132)]);
-    bench.stepd(1, vec![exited(0, 0, 0), FromStepd::Closed]);
+    assert_eq!(bench.sent_to(1), [ToStepd::SetWindowSize(50, 132)]);
+    bench.stepd(1, vec![exited(0, 0, 0), FromStepd::NodeTasksEnded]);
     assert!(!bench.is_raw);
 }
 
 /// A step on four nodes, with a task each, whose tasks know each other.
 fn meshed() -> Bench {
     let step = StepCreated {
-        wires: vec!["a".to_owned(), "b".to_owned()],
+        mesh_addresses: vec!["a".to_owned(), "b".to_owned()],
         ..two_nodes()
     };
     let mut bench = Bench::running(config(3), step);
-    let wires = ToStepd::Peers(vec!["a".to_owned(), "b".to_owned()]);
-    assert_eq!(bench.sent_to(1), [wires]);
+    let mesh_addresses = ToStepd::SetMeshAddresses(vec!["a".to_owned(), "b".to_owned()]);
+    assert_eq!(bench.sent_to(1), [mesh_addresses]);
     bench
 }
 
 #[test]
 fn a_task_that_others_wait_for_ends_the_step_with_its_status() {
-    let failed = |joined| FromStepd::Failed {
+    let failed = |joined| FromStepd::TaskFailed {
         task: 2,
         exit: ExitStatus {
             code: 42,
@@ -567,25 +567,25 @@ fn a_task_that_others_wait_for_ends_the_step_with_its_status() {
     bench.stepd(2, vec![failed(false)]);
     assert_eq!(bench.printed(), "task 2 aborts\n");
     assert_eq!(bench.sent_to(1), []);
-    bench.stepd(1, vec![FromStepd::Joined]);
+    bench.stepd(1, vec![FromStepd::TaskJoinedMpi]);
     let exit = ExitStatus {
         code: 42,
         signal: 0,
     };
-    assert_eq!(bench.sent_to(1), [ToStepd::Fail(exit)]);
+    assert_eq!(bench.sent_to(1), [ToStepd::FailStep(exit)]);
     assert_eq!(bench.printed(), "srun: Terminating StepId=5.0\n");
     bench.stepd(2, vec![failed(true)]);
     assert_eq!(bench.printed(), "");
-    bench.stepd(1, vec![exited(0, 0, 9), exited(1, 0, 9), FromStepd::Closed]);
-    bench.stepd(2, vec![exited(2, 0, 9), FromStepd::Closed]);
+    bench.stepd(1, vec![exited(0, 0, 9), exited(1, 0, 9), FromStepd::NodeTasksEnded]);
+    bench.stepd(2, vec![exited(2, 0, 9), FromStepd::NodeTasksEnded]);
     bench.reply(AgentReply::Done);
     assert_eq!(bench.exit, Some(42));
 
     let mut bench = meshed();
-    bench.stepd(1, vec![FromStepd::Joined]);
+    bench.stepd(1, vec![FromStepd::TaskJoinedMpi]);
     bench.lose(2);
     let exit = ExitStatus { code: 1, signal: 0 };
-    assert_eq!(bench.sent_to(1)[0], ToStepd::Fail(exit));
+    assert_eq!(bench.sent_to(1)[0], ToStepd::FailStep(exit));
 }
 
 /// A step on seven nodes by a tree of width two: 0 leads 1, 2 and 3; 4 leads 5 and 6.
@@ -603,7 +603,7 @@ fn tree() -> Bench {
 }
 
 fn up(position: u32, number: u64, acknowledged: u64, message: FromStepd) -> FromStepd {
-    FromStepd::Up {
+    FromStepd::ForwardUp {
         position,
         number,
         acknowledged,
@@ -634,9 +634,9 @@ fn nodes_below_a_lost_one_are_reached_directly() {
         attached.collect::<Vec<_>>(),
         [(1, vec![0, 0]), (0, vec![1])]
     );
-    let second = ToStepd::Down(1, Box::new(ToStepd::Signal(12)));
+    let second = ToStepd::ForwardDown(1, Box::new(ToStepd::Signal(12)));
     assert_eq!(bench.sent_to(3), std::slice::from_ref(&second));
-    let first = ToStepd::Down(0, Box::new(ToStepd::Signal(10)));
+    let first = ToStepd::ForwardDown(0, Box::new(ToStepd::Signal(10)));
     assert_eq!(bench.sent_to(1), [first, second]);
     bench.stepd(3, vec![up(3, 0, 2, out(3, "a")), up(3, 1, 2, out(3, "b"))]);
     assert_eq!(bench.stdout, "ab");
@@ -652,7 +652,7 @@ fn a_lost_node_whose_heirs_are_not_there_is_several() {
     let failures: Vec<&str> = failures.collect();
     let expected = [4, 5, 6].map(|n| format!("srun: error: Node failure on n{n}"));
     assert_eq!(failures, expected);
-    bench.stepd(0, vec![up(1, 0, 0, FromStepd::Lost(2))]);
+    bench.stepd(0, vec![up(1, 0, 0, FromStepd::ChildLost(2))]);
     assert!(
         bench
             .printed()
@@ -728,8 +728,8 @@ fn a_step_over_components_has_one_number_and_a_lead_in_each() {
             .contains("srun: Step created for StepId=6.3\n")
     );
     bench.idle();
-    bench.stepd(1, vec![exited(0, 0, 0), FromStepd::Closed]);
-    bench.stepd(2, vec![exited(1, 4, 0), FromStepd::Closed]);
+    bench.stepd(1, vec![exited(0, 0, 0), FromStepd::NodeTasksEnded]);
+    bench.stepd(2, vec![exited(1, 4, 0), FromStepd::NodeTasksEnded]);
     bench.reply(AgentReply::Done);
     bench.reply(AgentReply::Done);
     assert_eq!((bench.exit, bench.agents.len()), (Some(4), 0));

@@ -145,7 +145,7 @@ impl World {
     fn close(&mut self, client: ClientId) {
         self.closed.push(client);
         if let Some(srun) = self.srun.take_if(|s| s.id == client) {
-            let is_numbered = |m: &&ToStepd| matches!(m, ToStepd::Down(..));
+            let is_numbered = |m: &&ToStepd| matches!(m, ToStepd::ForwardDown(..));
             self.said -= srun.queue.iter().filter(is_numbered).count() as u64;
         }
     }
@@ -232,7 +232,7 @@ impl World {
 
     fn receive_by_tree(&mut self, message: FromStepd) {
         match message {
-            FromStepd::Up {
+            FromStepd::ForwardUp {
                 position,
                 number,
                 message,
@@ -245,7 +245,7 @@ impl World {
                     self.receive(*message);
                 }
             }
-            FromStepd::Over => assert!(!self.has_below, "the node below is not over"),
+            FromStepd::ConnectionFinished => assert!(!self.has_below, "the node below is not over"),
             other => panic!("{other:?}"),
         }
     }
@@ -264,11 +264,11 @@ impl World {
                 *self.exits.entry(task).or_default() += 1;
                 assert_eq!(self.exits[&task], 1, "task {task} has ended twice");
             }
-            FromStepd::Closed => {
+            FromStepd::NodeTasksEnded => {
                 self.closed_sent += 1;
                 assert_eq!(self.closed_sent, 1);
             }
-            FromStepd::Up { .. } | FromStepd::Over | FromStepd::Refused(_) => {
+            FromStepd::ForwardUp { .. } | FromStepd::ConnectionFinished | FromStepd::Refused(_) => {
                 panic!("{message:?}")
             }
             FromStepd::Stdout { .. } | FromStepd::Stderr { .. } => {

@@ -271,7 +271,7 @@ impl World {
         }
         match word {
             Word::Signal => self.say(ToStepd::Signal(10)),
-            Word::Fail => self.say(ToStepd::Fail(ExitStatus { code: 3, signal: 0 })),
+            Word::Fail => self.say(ToStepd::FailStep(ExitStatus { code: 3, signal: 0 })),
             Word::Input => self.say(ToStepd::Stdin {
                 task: None,
                 bytes: b"x".to_vec().into(),
@@ -279,14 +279,14 @@ impl World {
             // Only a node above says that.
             Word::Left => {
                 if let Some(srun) = self.srun.as_mut().filter(|srun| !srun.is_srun) {
-                    srun.queue.push_back(ToStepd::Left);
+                    srun.queue.push_back(ToStepd::SrunDisconnected);
                 }
             }
         }
     }
 
     fn acknowledge(&mut self) {
-        let seen = ToStepd::Seen(0, self.seen);
+        let seen = ToStepd::AcknowledgeFrom(0, self.seen);
         let in_tree = self
             .order
             .as_ref()

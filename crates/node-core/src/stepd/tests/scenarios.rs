@@ -151,7 +151,7 @@ fn a_host_that_fails_fails_the_step() {
     world.connect(hello());
     world.wake_up(ALL);
     let is_line =
-        |m: &FromStepd| matches!(m, FromStepd::Message(line) if line.contains("no libpmix"));
+        |m: &FromStepd| matches!(m, FromStepd::NodeMessage(line) if line.contains("no libpmix"));
     assert_eq!(world.has_received(is_line), 1);
     assert_eq!(world.signals.last(), Some(&SIGKILL));
     world.wake_up(ALL);
@@ -167,7 +167,7 @@ fn of_a_message_of_a_host_few_lines_are_shown() {
     let mut world = World::running(with_host());
     world.host(HostEvent::Message("\n".repeat(1 << 20)));
     world.wake_up(ALL);
-    let shown = world.has_received(|m: &FromStepd| matches!(m, FromStepd::Message(_)));
+    let shown = world.has_received(|m: &FromStepd| matches!(m, FromStepd::NodeMessage(_)));
     assert_eq!(shown, 256);
 }
 
@@ -187,7 +187,7 @@ fn an_abort_ends_the_step_where_srun_does_not() {
     let failed = |m: &FromStepd| {
         matches!(
             m,
-            FromStepd::Failed {
+            FromStepd::TaskFailed {
                 task: 1,
                 joined: true,
                 ..
@@ -213,11 +213,11 @@ fn a_task_that_leaves_the_others_waiting_is_reported() {
     world.host(HostEvent::Connected(1));
     world.host(HostEvent::Finalized(1));
     world.end_tasks(0);
-    let failed = |m: &FromStepd| matches!(m, FromStepd::Failed { task: 0, .. });
+    let failed = |m: &FromStepd| matches!(m, FromStepd::TaskFailed { task: 0, .. });
     assert_eq!(world.has_received(failed), 1);
-    assert_eq!(world.has_received(|m| matches!(m, FromStepd::Joined)), 1);
+    assert_eq!(world.has_received(|m| matches!(m, FromStepd::TaskJoinedMpi)), 1);
     assert_eq!(
-        world.has_received(|m| matches!(m, FromStepd::Failed { .. })),
+        world.has_received(|m| matches!(m, FromStepd::TaskFailed { .. })),
         1
     );
 }
@@ -233,7 +233,7 @@ fn a_time_limit_ends_the_step() {
     assert!(world.signals.is_empty());
     world.later(1);
     assert_eq!(world.signals, [SIGCONT, SIGTERM]);
-    let is_line = |m: &FromStepd| matches!(m, FromStepd::Message(line) if line.ends_with("DUE TO TIME LIMIT ***"));
+    let is_line = |m: &FromStepd| matches!(m, FromStepd::NodeMessage(line) if line.ends_with("DUE TO TIME LIMIT ***"));
     assert_eq!(world.has_received(is_line), 1);
     world.later(KILL_WAIT_MS - 1);
     assert_eq!(world.signals.len(), 2);
@@ -247,7 +247,7 @@ fn a_time_limit_ends_the_step() {
 #[test]
 fn srun_fails_the_step_at_once() {
     let mut world = World::running(tasks(1));
-    world.say(ToStepd::Fail(ExitStatus { code: 9, signal: 0 }));
+    world.say(ToStepd::FailStep(ExitStatus { code: 9, signal: 0 }));
     world.wake_up(ALL);
     assert_eq!(world.signals, [SIGCONT, SIGTERM, SIGKILL]);
     world.wake_up(ALL);
@@ -285,7 +285,7 @@ fn what_is_asked_for_again_is_sent_once_until_it_is_read() {
     world.srun_reads = false;
     let before = world.frames_sent;
     for _ in 0..100 {
-        world.deliver(Event::Client(ToStepd::Again(Vec::new())));
+        world.deliver(Event::Client(ToStepd::Resend(Vec::new())));
     }
     assert_eq!(world.frames_sent - before, 1);
     // Once it has read, it gets the last that it has asked for.
@@ -546,7 +546,7 @@ fn a_node_that_cannot_be_reached_is_reported() {
     world.lacks = true;
     world.connect(attach(true, 0));
     world.wake_up(ALL);
-    assert_eq!(world.has_received(|m| *m == FromStepd::Lost(1)), 1);
+    assert_eq!(world.has_received(|m| *m == FromStepd::ChildLost(1)), 1);
 }
 
 #[test]
@@ -555,11 +555,11 @@ fn tasks_that_cannot_be_started_end_the_step() {
     world.lacks = true;
     world.connect(hello());
     world.wake_up(ALL);
-    let is_line = |m: &FromStepd| matches!(m, FromStepd::Message(line) if line.contains("cannot start tasks"));
+    let is_line = |m: &FromStepd| matches!(m, FromStepd::NodeMessage(line) if line.contains("cannot start tasks"));
     assert_eq!(world.has_received(is_line), 1);
     let one = ExitStatus { code: 1, signal: 0 };
     let fails =
-        |m: &FromStepd| matches!(m, FromStepd::Failed { task: 0, exit, .. } if *exit == one);
+        |m: &FromStepd| matches!(m, FromStepd::TaskFailed { task: 0, exit, .. } if *exit == one);
     assert_eq!(world.has_received(fails), 1);
     let end = world.end_of(STEP);
     assert_eq!((end.state, end.exit), (JobState::Failed, one));
@@ -567,7 +567,7 @@ fn tasks_that_cannot_be_started_end_the_step() {
 
 impl World {
     fn say_seen(&mut self) {
-        let seen = ToStepd::Seen(0, self.seen);
+        let seen = ToStepd::AcknowledgeFrom(0, self.seen);
         self.srun.as_mut().unwrap().queue.push_back(seen);
     }
 
@@ -588,7 +588,7 @@ impl World {
         let greeting = Versions::CLUSTER.greeting();
         self.deliver(Event::Greeted {
             client,
-            message: ToStepd::Read(key.to_vec().into(), Some(greeting)),
+            message: ToStepd::AttachReader(key.to_vec().into(), Some(greeting)),
             is_own: false,
         });
         client
@@ -660,7 +660,7 @@ fn input_of_readers_goes_to_tasks_and_ends_nothing() {
     world.deliver(input(Some(1), b"x"));
     world.deliver(input(None, b""));
     world.deliver(Event::Reader(ToStepd::Signal(9)));
-    world.deliver(Event::Reader(ToStepd::Fail(ExitStatus {
+    world.deliver(Event::Reader(ToStepd::FailStep(ExitStatus {
         code: 1,
         signal: 0,
     })));
@@ -685,7 +685,7 @@ fn a_step_of_which_the_kernel_has_killed_processes_ends_as_out_of_memory() {
     world.deliver(Event::OutOfMemory(2));
     world.end_tasks(0);
     let says = |m: &FromStepd| match m {
-        FromStepd::Message(line) => line.contains("Detected 2 oom_kill events in StepId="),
+        FromStepd::NodeMessage(line) => line.contains("Detected 2 oom_kill events in StepId="),
         _ => false,
     };
     assert_eq!(world.has_received(says), 1, "{:?}", world.received);

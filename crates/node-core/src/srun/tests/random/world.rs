@@ -20,7 +20,7 @@ pub(super) struct StepNodeModel {
 
 impl StepNodeModel {
     pub(super) fn say(&mut self, message: FromStepd) {
-        if self.is_alive && self.log.last() != Some(&FromStepd::Closed) {
+        if self.is_alive && self.log.last() != Some(&FromStepd::NodeTasksEnded) {
             self.log.push(message);
         }
     }
@@ -31,7 +31,7 @@ impl StepNodeModel {
             let oom = false;
             self.say(FromStepd::Exited { task, exit, oom });
             if self.running.is_empty() {
-                self.say(FromStepd::Closed);
+                self.say(FromStepd::NodeTasksEnded);
             }
         }
     }
@@ -47,7 +47,7 @@ impl StepNodeModel {
         match message {
             ToStepd::Signal(9) => self.exit_all(SIGKILL),
             ToStepd::Signal(15) if !self.ignores_term => self.exit_all(SIGTERM),
-            ToStepd::Fail(_) => self.exit_all(SIGKILL),
+            ToStepd::FailStep(_) => self.exit_all(SIGKILL),
             _ => {}
         }
     }
@@ -217,8 +217,8 @@ impl World {
                         self.nodes[number].sent = usize::try_from(seen).unwrap();
                     }
                 }
-                ToStepd::Seen(..) => {}
-                ToStepd::Down(number, message) => {
+                ToStepd::AcknowledgeFrom(..) => {}
+                ToStepd::ForwardDown(number, message) => {
                     for at in self.routes[&id].clone() {
                         if self.route(at) == Some(id) {
                             let node = &mut self.nodes[at];
@@ -306,11 +306,11 @@ impl World {
         let part = self.part_of(first);
         self.parts_created += 1;
         let nodes = part.clone().map(|at| node(at, &tasks_of(&self.setup, at)));
-        let wires = part.clone().map(|at| at.to_string());
+        let mesh_addresses = part.clone().map(|at| at.to_string());
         let step = StepCreated {
             step: StepNo(3),
             width: self.setup.width,
-            wires: wires.filter(|_| self.setup.is_meshed).collect(),
+            mesh_addresses: mesh_addresses.filter(|_| self.setup.is_meshed).collect(),
             ..created(nodes.collect())
         };
         let channel = self
@@ -364,7 +364,7 @@ impl World {
         if !self.is_tree(number) {
             return message;
         }
-        FromStepd::Up {
+        FromStepd::ForwardUp {
             position: u32::try_from(number - self.part_of(number).start).unwrap(),
             number: at as u64,
             acknowledged: node.taken,
@@ -419,7 +419,7 @@ impl World {
             // It may have ended as it should.
             let node = &mut self.nodes[above];
             if node.is_alive {
-                node.log.push(FromStepd::Lost(position));
+                node.log.push(FromStepd::ChildLost(position));
             }
         }
     }
