@@ -17,7 +17,7 @@ const CHUNK: usize = 32 << 10;
 
 /// A channel that is there.
 #[derive(Debug)]
-pub struct Connected {
+pub struct EstablishedChannel {
     /// The local end: the other host reads the bytes that are written here, and the reverse.
     pub stream: UnixStream,
     /// The other side's answer, with which it proved its identity.
@@ -68,7 +68,7 @@ pub fn connect(
     proof: (Scheme, &[u8], &[u8; SECRET]),
     payload: &[u8],
     patience: Duration,
-) -> io::Result<Connected> {
+) -> io::Result<EstablishedChannel> {
     let (channel, answer) = open(&tcp, proof, payload, patience)?;
     let (near, far) = UnixStream::pair()?;
     let Channel { sealer, opener } = channel;
@@ -87,7 +87,7 @@ pub fn connect(
         .and_then(|_| name().spawn(move || carry_in(tcp_in, into, opener)));
     before.thread_set_mask()?;
     spawned?;
-    Ok(Connected {
+    Ok(EstablishedChannel {
         stream: near,
         answer,
     })

@@ -20,7 +20,7 @@ pub mod relay;
 pub mod server;
 mod statement;
 
-pub use connect::{Connected, connect, dial, open};
+pub use connect::{EstablishedChannel, connect, dial, open};
 pub use handshake::{
     Channel, HandshakeError, InitiatedChannel, Initiator, Responder, UnconfirmedChannel,
 };

@@ -140,7 +140,7 @@ async fn relay_within(
 
 /// The first message of a connection.
 #[derive(Debug)]
-pub enum Beginning {
+pub enum FirstMessage {
     /// A channel.
     Channel(Box<Opening>),
     /// A request of HTTP, of which these bytes have come.
@@ -151,7 +151,7 @@ pub enum Beginning {
 ///
 /// # Errors
 /// The text says why it is neither.
-pub async fn read_beginning(tcp: &mut TcpStream) -> Result<Beginning, String> {
+pub async fn read_beginning(tcp: &mut TcpStream) -> Result<FirstMessage, String> {
     let (mut bytes, mut chunk) = (Vec::new(), [0; 2048]);
     while bytes.len() < 4 {
         match tcp.read(&mut chunk).await {
@@ -161,10 +161,10 @@ pub async fn read_beginning(tcp: &mut TcpStream) -> Result<Beginning, String> {
         }
     }
     match &bytes[..4] {
-        b"GET " | b"HEAD" | b"POST" | b"PUT " | b"OPTI" => Ok(Beginning::Http(bytes)),
+        b"GET " | b"HEAD" | b"POST" | b"PUT " | b"OPTI" => Ok(FirstMessage::Http(bytes)),
         _ => {
             let opening = read_rest(tcp, bytes).await?;
-            Ok(Beginning::Channel(Box::new(opening)))
+            Ok(FirstMessage::Channel(Box::new(opening)))
         }
     }
 }

@@ -28,7 +28,7 @@ pub struct CommandEntry {
     /// Environment variables, and their meanings.
     pub variables: Vec<(String, String)>,
     /// Further lists: scontrol's commands and fields, columns of listings.
-    pub lists: Vec<List>,
+    pub lists: Vec<CatalogueList>,
     /// Further notes.
     pub notes: &'static str,
     /// Exit statuses and their meanings.
@@ -58,7 +58,7 @@ pub struct Row {
 
 /// Other things that a command knows.
 #[derive(Clone, Debug)]
-pub struct List {
+pub struct CatalogueList {
     /// Title of the list.
     pub title: &'static str,
     /// Each entry: its name, its description (may be empty), its effect here.
@@ -152,7 +152,7 @@ pub fn commands() -> Vec<CommandEntry> {
     all
 }
 
-fn of_spec(spec: &'static Spec, lists: Vec<List>) -> CommandEntry {
+fn of_spec(spec: &'static Spec, lists: Vec<CatalogueList>) -> CommandEntry {
     let aliases = |name| {
         let others = spec
             .options
@@ -253,7 +253,7 @@ fn submitted(command: Submission) -> CommandEntry {
     }
 }
 
-fn columns<R: Record>(title: &'static str, fields: &[Field<R>]) -> List {
+fn columns<R: Record>(title: &'static str, fields: &[Field<R>]) -> CatalogueList {
     let name = |field: &Field<R>| {
         let letter = match field.letter {
             0 => String::new(),
@@ -261,7 +261,7 @@ fn columns<R: Record>(title: &'static str, fields: &[Field<R>]) -> List {
         };
         letter + &field.names.join(", ")
     };
-    List {
+    CatalogueList {
         title,
         rows: fields
             .iter()
@@ -270,9 +270,9 @@ fn columns<R: Record>(title: &'static str, fields: &[Field<R>]) -> List {
     }
 }
 
-fn resources_of_torque() -> List {
+fn resources_of_torque() -> CatalogueList {
     let names = muster_conf::options::torque::statuses();
-    List {
+    CatalogueList {
         title: "Resources of '-l'",
         rows: names
             .map(|(name, status)| (name.to_owned(), String::new(), status))
@@ -289,8 +289,8 @@ fn of_column(constant: bool) -> OptionStatus {
     }
 }
 
-fn sacct_columns() -> List {
-    List {
+fn sacct_columns() -> CatalogueList {
+    CatalogueList {
         title: "Columns",
         rows: sacct_fields::FIELDS
             .iter()
@@ -299,9 +299,9 @@ fn sacct_columns() -> List {
     }
 }
 
-fn sacctmgr_lists() -> Vec<List> {
+fn sacctmgr_lists() -> Vec<CatalogueList> {
     let lists = sacctmgr::surface::surfaces().into_iter();
-    let list = |(title, rows): sacctmgr::surface::Surface| List {
+    let list = |(title, rows): sacctmgr::surface::Surface| CatalogueList {
         title,
         rows: rows
             .into_iter()
@@ -311,7 +311,7 @@ fn sacctmgr_lists() -> Vec<List> {
     lists.map(list).collect()
 }
 
-fn scontrol_lists() -> Vec<List> {
+fn scontrol_lists() -> Vec<CatalogueList> {
     let plain = |name: &str, status| (name.to_owned(), String::new(), status);
     let keywords = table::KEYWORDS.iter().map(|k| {
         let name = format!("{} {}", k.name, k.arguments);
@@ -324,7 +324,7 @@ fn scontrol_lists() -> Vec<List> {
     let not = update_job::REFUSED
         .iter()
         .map(|(name, why)| plain(name, OptionStatus::Refused(why)));
-    let list = |title, rows| List { title, rows };
+    let list = |title, rows| CatalogueList { title, rows };
     vec![
         list("Commands", keywords.collect()),
         list("What 'show' shows", shown.collect()),

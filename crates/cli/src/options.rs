@@ -25,7 +25,7 @@ pub struct Opt {
     pub status: OptionStatus,
 }
 
-impl getopt::Spec for Opt {
+impl getopt::OptionSpec for Opt {
     fn long(&self) -> &'static str {
         self.long
     }

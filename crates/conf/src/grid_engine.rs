@@ -119,7 +119,7 @@ pub enum CountedPer {
 
 /// Slurm's equivalent of a complex.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum ComplexTarget {
     /// A generic resource: `gpu` or `gpu:a100`.
     Gres(String, CountedPer),
     /// A license.
@@ -138,7 +138,7 @@ pub struct Mapping {
     /// Parallel environments.
     pub pes: Vec<(String, AllocationRule)>,
     /// Complexes.
-    pub complexes: Vec<(String, Target)>,
+    pub complexes: Vec<(String, ComplexTarget)>,
     /// Project and account.
     pub projects: Vec<(String, String)>,
     /// The program that verifies all submissions.
@@ -334,7 +334,7 @@ impl Mapping {
     }
 
     /// Slurm's equivalent of a complex.
-    pub fn complex(&self, name: &str) -> Option<&Target> {
+    pub fn complex(&self, name: &str) -> Option<&ComplexTarget> {
         let found = self.complexes.iter().find(|(known, _)| known == name);
         found.map(|(_, target)| target)
     }
@@ -403,7 +403,7 @@ fn rule(text: &str) -> Result<AllocationRule, String> {
     }
 }
 
-fn target(words: &[&str]) -> Result<Target, String> {
+fn target(words: &[&str]) -> Result<ComplexTarget, String> {
     let per = match words.get(1) {
         None | Some(&"host") => CountedPer::Host,
         Some(&"slot") => CountedPer::Slot,
@@ -416,10 +416,10 @@ fn target(words: &[&str]) -> Result<Target, String> {
     }
     match words[0].split_once(':') {
         Some((_, "")) => Err(format!("'{}' names nothing", words[0])),
-        Some(("gres", name)) => Ok(Target::Gres(name.to_owned(), per)),
-        Some(("license", name)) => Ok(Target::License(name.to_owned())),
-        Some(("feature", name)) => Ok(Target::Feature(name.to_owned())),
-        None if words[0] == "memory" => Ok(Target::Memory),
+        Some(("gres", name)) => Ok(ComplexTarget::Gres(name.to_owned(), per)),
+        Some(("license", name)) => Ok(ComplexTarget::License(name.to_owned())),
+        Some(("feature", name)) => Ok(ComplexTarget::Feature(name.to_owned())),
+        None if words[0] == "memory" => Ok(ComplexTarget::Memory),
         _ => Err(format!(
             "'{}' is not one of gres:, license:, feature: and memory",
             words[0]
@@ -473,7 +473,7 @@ mod tests {
         assert_eq!(mapping.queue_of("other"), "other");
         assert_eq!(mapping.rule("mpi16"), Some(AllocationRule::Fixed(16)));
         assert_eq!(mapping.rule("mpi"), None, "the file names its own");
-        let gpu = Target::Gres("gpu".to_owned(), CountedPer::Slot);
+        let gpu = ComplexTarget::Gres("gpu".to_owned(), CountedPer::Slot);
         assert_eq!(mapping.complex("gpu"), Some(&gpu));
         assert_eq!(Mapping::default().rule("mpi"), Some(AllocationRule::FillUp));
     }

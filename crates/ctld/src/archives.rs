@@ -21,11 +21,11 @@ const WHY_BYTES_MAX: usize = 1000;
 
 /// Carries out one request at a time.
 #[derive(Debug, Default)]
-pub(crate) struct Archives {
+pub(crate) struct ArchiveRunner {
     is_busy: AtomicBool,
 }
 
-impl Archives {
+impl ArchiveRunner {
     /// Carries a request out, and waits for its end: returns its actions, a line each.
     ///
     /// # Errors

@@ -33,11 +33,11 @@ impl Backlog {
         let is_full = |waiting: &usize| *waiting > 0 && waiting.saturating_add(bytes) > most;
         let mut waiting = self.bytes();
         if is_full(&waiting) {
-            pulse.goes_on(ThreadActivity::Handing);
+            pulse.begin_activity(ThreadActivity::Handing);
             let fewer = &self.fewer;
             waiting = (fewer.wait_while(waiting, |waiting| is_full(waiting)))
                 .unwrap_or_else(PoisonError::into_inner);
-            pulse.goes_on(ThreadActivity::Sending);
+            pulse.begin_activity(ThreadActivity::Sending);
         }
         *waiting = waiting.saturating_add(bytes);
         drop(waiting);

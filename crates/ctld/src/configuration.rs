@@ -139,7 +139,7 @@ fn uid_of(name: &str) -> Option<u32> {
     found.or_else(|| name.parse().ok())
 }
 
-fn small(seconds: u64) -> u32 {
+fn clamp_u32(seconds: u64) -> u32 {
     u32::try_from(seconds).unwrap_or(u32::MAX)
 }
 
@@ -230,8 +230,8 @@ fn settings(config: &Config) -> NodeSettings {
     let host = config.slurmctld.first();
     NodeSettings {
         given_version: String::new(),
-        kill_wait_s: small(config.timeouts.kill_wait_s),
-        unkillable_timeout_s: small(config.timeouts.unkillable_step_s),
+        kill_wait_s: clamp_u32(config.timeouts.kill_wait_s),
+        unkillable_timeout_s: clamp_u32(config.timeouts.unkillable_step_s),
         append: config.job_file_append,
         block_sockets: has(
             &config.select_parameters.others,

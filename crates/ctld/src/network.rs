@@ -24,7 +24,7 @@ use crate::watchdog::{ThreadActivity, ThreadHeartbeat};
 use carried::{CarriedBytes, CarriedConnection};
 use log::{debug, info};
 use muster_channel::admission::{ByteCount, StrangerBounds};
-use muster_channel::relay::{Beginning, confirmed, read_beginning};
+use muster_channel::relay::{FirstMessage, confirmed, read_beginning};
 use muster_channel::server::{ChannelServer, IdentifiedConnection, Log};
 use muster_channel::{Opening, Purpose, Responder, SECRET, Scheme, UnconfirmedChannel};
 use muster_model::refusal::Refusal;
@@ -43,7 +43,7 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
-use turns::{TURNS_MAX, Turns};
+use turns::{TURNS_MAX, LookupPermits};
 
 /// Strangers at a time.
 const STRANGERS: StrangerBounds = StrangerBounds {
@@ -66,7 +66,7 @@ const BEAT: Duration = Duration::from_secs(1);
 
 /// The subject of a credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Maker {
+pub(crate) enum CredentialSubject {
     /// The one that made it.
     Account { uid: u32, gid: u32 },
     /// A name within it, which is looked up once the other side has proved that it has all of it.
@@ -75,7 +75,7 @@ pub(crate) enum Maker {
 
 /// The contents of a credential, if its sender knows its secret.
 pub(crate) struct Verified {
-    maker: Maker,
+    maker: CredentialSubject,
     /// The subject that the maker speaks for.
     purpose: Purpose,
     /// The secret that the maker and this controller share.
@@ -180,7 +180,7 @@ pub(crate) fn start(
             configuration,
             arrivals,
             server: ChannelServer::new(STRANGERS, STRANGER_MAX, LOG),
-            turns: Turns::new(STRANGERS.all),
+            turns: LookupPermits::new(STRANGERS.all),
             names: Rc::new(Names::new()),
             has_metrics,
             has_http,
@@ -203,7 +203,7 @@ struct Network {
     arrivals: mpsc::Sender<NetworkArrival>,
     server: Rc<ChannelServer>,
     /// Turns of asking the verifier.
-    turns: Turns,
+    turns: LookupPermits,
     names: Rc<Names>,
     /// Whether everybody gets metrics (`MetricsType`).
     has_metrics: bool,
@@ -260,11 +260,11 @@ impl Network {
     ) -> Result<Option<IdentifiedConnection>, String> {
         tcp.set_nodelay(true).map_err(|e| e.to_string())?;
         let opening = match read_beginning(&mut tcp).await? {
-            Beginning::Channel(opening) => opening,
-            Beginning::Http(_) if !self.has_http => {
+            FirstMessage::Channel(opening) => opening,
+            FirstMessage::Http(_) if !self.has_http => {
                 return Err("it speaks HTTP, which is not answered here (disable_http)".to_owned());
             }
-            Beginning::Http(bytes) => {
+            FirstMessage::Http(bytes) => {
                 self.serve_http(&mut tcp, bytes, from).await?;
                 return Ok(None);
             }
@@ -406,10 +406,10 @@ impl Network {
             .await
     }
 
-    async fn account_of(&self, maker: &Maker, from: IpAddr) -> Result<(u32, u32), String> {
+    async fn account_of(&self, maker: &CredentialSubject, from: IpAddr) -> Result<(u32, u32), String> {
         match maker {
-            Maker::Account { uid, gid } => Ok((*uid, *gid)),
-            Maker::Named(user) => {
+            CredentialSubject::Account { uid, gid } => Ok((*uid, *gid)),
+            CredentialSubject::Named(user) => {
                 let user = user.clone();
                 self.ask(from, move |verifier| verifier.find_account(&user))
                     .await

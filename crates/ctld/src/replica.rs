@@ -299,9 +299,9 @@ impl Replica {
             return Ok(());
         }
         self.position = first + events.len() as Position - 1;
-        self.pulse.goes_on(ThreadActivity::Handing);
+        self.pulse.begin_activity(ThreadActivity::Handing);
         let sent = self.follower.send(self.position, rows);
-        self.pulse.goes_on(ThreadActivity::Applying);
+        self.pulse.begin_activity(ThreadActivity::Applying);
         sent.map_err(|_| {
             "accounting has stopped; its rows follow from the journal at the next start".to_owned()
         })

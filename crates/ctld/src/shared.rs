@@ -1,7 +1,7 @@
 //! State that all connections share.
 
 use crate::accounting::Accounting;
-use crate::archives::Archives;
+use crate::archives::ArchiveRunner;
 use crate::audit::Entry;
 use crate::change_turns::ChangeTurns;
 use crate::client_timeouts::ClientTimeouts;
@@ -90,7 +90,7 @@ pub(crate) struct Shared {
     /// Options of the site's own.
     site_options: RefCell<Rc<SiteOptions>>,
     /// Archives of accounting.
-    pub(crate) archives: Arc<Archives>,
+    pub(crate) archives: Arc<ArchiveRunner>,
 }
 
 /// The parts of a server.

@@ -35,7 +35,7 @@ impl SnapshotPace {
     }
 
     /// The size together with a later part, if there was no snapshot between.
-    pub(crate) fn and(mut self, later: SnapshotPace) -> SnapshotPace {
+    pub(crate) fn merge(mut self, later: SnapshotPace) -> SnapshotPace {
         self.add(later.events, later.bytes);
         self
     }

@@ -192,7 +192,7 @@ impl Snapshots {
             }
             Ok(Outcome::Failed) | Err(_) => {}
         }
-        self.pace = writing.before.and(self.pace);
+        self.pace = writing.before.merge(self.pace);
         self.is_wanted |= writing.was_wanted;
         self.note_failure(now);
     }

@@ -108,7 +108,7 @@ impl ThreadHeartbeat {
     }
 
     /// The thread begins another activity of the same piece of work. If it waited, the time counts from now.
-    pub(crate) fn goes_on(&self, doing: ThreadActivity) {
+    pub(crate) fn begin_activity(&self, doing: ThreadActivity) {
         let before = ThreadActivity::ALL.get(usize::from(self.doing.load(Ordering::Acquire)));
         match before.is_some_and(|before| before.may_wait()) && !doing.may_wait() {
             true => self.begin(doing),
@@ -118,7 +118,7 @@ impl ThreadHeartbeat {
 
     /// The thread waits for work.
     pub(crate) fn rest(&self) {
-        self.goes_on(ThreadActivity::Nothing);
+        self.begin_activity(ThreadActivity::Nothing);
     }
 
     /// For how long the thread has been at its present piece of work, unless it may wait.
@@ -242,14 +242,14 @@ mod tests {
         while pulse.busy().is_none_or(|(busy, _)| busy.is_zero()) {
             std::thread::yield_now();
         }
-        pulse.goes_on(ThreadActivity::Writing);
+        pulse.begin_activity(ThreadActivity::Writing);
         let why = pulse.stuck(Duration::ZERO).unwrap();
         assert!(
             why.contains("'writer'") && why.contains("writing the journal"),
             "{why}"
         );
         assert_eq!(pulse.stuck(Duration::from_secs(60)), None, "not for long");
-        pulse.goes_on(ThreadActivity::Handing);
+        pulse.begin_activity(ThreadActivity::Handing);
         assert_eq!(
             pulse.stuck(Duration::ZERO),
             None,
@@ -260,7 +260,7 @@ mod tests {
         while pulse.begun.elapsed() < Duration::from_millis(begun + 1) {
             std::thread::yield_now();
         }
-        pulse.goes_on(ThreadActivity::Applying);
+        pulse.begin_activity(ThreadActivity::Applying);
         assert!(pulse.since_ms.load(Ordering::Relaxed) > begun);
         pulse.rest();
         assert_eq!(pulse.busy(), None);

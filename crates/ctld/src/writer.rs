@@ -338,10 +338,10 @@ impl Writer {
             }
         }
         work.stage = Stage::Time;
-        self.pulse.goes_on(ThreadActivity::Ticking);
+        self.pulse.begin_activity(ThreadActivity::Ticking);
         self.tick(now, &mut work.turn);
         if !self.engine.puts_off(&mut work.turn) {
-            self.pulse.goes_on(ThreadActivity::Scheduling);
+            self.pulse.begin_activity(ThreadActivity::Scheduling);
             let pass = Instant::now();
             let planned = work.turn.events.len();
             self.engine.schedule(now, &mut work.turn);
@@ -387,7 +387,7 @@ impl Writer {
 
     fn finish(&mut self, work: Work, now: Timestamp) -> NextAction {
         let stop = work.stop;
-        self.pulse.goes_on(ThreadActivity::Writing);
+        self.pulse.begin_activity(ThreadActivity::Writing);
         match self.commit(&work.turn) {
             Commit::Durable => {}
             Commit::Full if self.is_oversized(&work) => {
@@ -408,7 +408,7 @@ impl Writer {
         self.retry.succeeded();
         let waits = !self.backlog.is_empty() || !self.queue.is_empty();
         let more = work.turn.more || waits || self.retry.is_careful();
-        self.pulse.goes_on(ThreadActivity::Sending);
+        self.pulse.begin_activity(ThreadActivity::Sending);
         self.send(work.turn, work.out);
         self.accounted.note(now, self.log.last_position());
         if let Some(nodes) = stop {

@@ -25,7 +25,7 @@ const LAST_PASS_MAX: u64 = 200_000;
 
 /// Progress of an import.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
+pub struct ImportProgress {
     /// Numbers of jobs that have been looked at.
     pub done: u64,
     /// The highest number.
@@ -85,7 +85,7 @@ pub fn import_history(
     source: &mut Source,
     store: &mut Importer,
     names: &dyn Names,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(ImportProgress),
 ) -> Result<Summary, ImportError> {
     let mut summary = Summary::default();
     // Large tables are read as they change; the rest, and the sums, are of one moment.
@@ -123,7 +123,7 @@ fn pass(
     store: &mut Importer,
     names: &dyn Names,
     summary: &mut Summary,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(ImportProgress),
 ) -> Result<(), ImportError> {
     let mut mark = store.mark()?;
     if mark.after == 0 {
@@ -137,7 +137,7 @@ fn pass(
         let written = store.write(&jobs.jobs, mark)?;
         summary.added += written.added;
         summary.again += written.again;
-        progress(Progress {
+        progress(ImportProgress {
             done: mark.after,
             total,
             added: summary.added,

@@ -190,7 +190,7 @@ impl Template {
         let arguments = self.list("drmaa_v_argv");
         let made = match native.iter().any(|word| word.starts_with("--")) {
             false => {
-                let mut line = self.qsub(tasks);
+                let mut line = self.qsub_options(tasks);
                 line.extend(native);
                 line.push(command.to_owned());
                 line.extend(arguments.iter().cloned());
@@ -215,7 +215,7 @@ impl Template {
     }
 
     /// The options of qsub.
-    fn qsub(&self, tasks: Option<Tasks>) -> Vec<String> {
+    fn qsub_options(&self, tasks: Option<Tasks>) -> Vec<String> {
         let mut line = words_of(["-b", "y", "-shell", "n"]);
         let mut add = |option: &str, value: String| line.extend([option.to_owned(), value]);
         let place = |text: &str| self.placed(text, tasks.map(|_| "$TASK_ID"));
@@ -438,7 +438,7 @@ mod tests {
             last: 5,
             step: 2,
         };
-        let qsub = template.qsub(Some(tasks)).join(" ");
+        let qsub = template.qsub_options(Some(tasks)).join(" ");
         assert_eq!(
             qsub,
             "-b y -shell n -wd /w -N n -o /w/o.$TASK_ID -j y -l h_rt=0:10:0 -t 1-5:2"

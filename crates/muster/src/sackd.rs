@@ -137,7 +137,7 @@ fn start(args: Args) -> Result<()> {
     };
     logging::start(None, args.foreground, logging::level("info", args.verbose))?;
     let tokens = match makes_tokens {
-        true => Some(token_server(&endpoint, &user)?),
+        true => Some(open_token_server(&endpoint, &user)?),
         false => None,
     };
     let keeper = match server.filter(|_| !args.once) {
@@ -172,7 +172,7 @@ fn start(args: Args) -> Result<()> {
     }
 }
 
-fn token_server(endpoint: &Endpoint, user: &User) -> Result<SackServer> {
+fn open_token_server(endpoint: &Endpoint, user: &User) -> Result<SackServer> {
     let authentication = &endpoint.authentication;
     let settings = SackSettings {
         node_key: None,

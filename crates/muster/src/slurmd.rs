@@ -190,7 +190,7 @@ fn short_name(host: &str) -> &str {
 
 /// Processors and memory of this machine, as a NodeName line has them.
 fn machine_pairs(conf: &Path) -> Result<String> {
-    let shape = muster_node::Shape::of_machine(socket_unit(conf));
+    let shape = muster_node::MachineLayout::of_machine(socket_unit(conf));
     Ok(format!(
         "CPUs={} Boards=1 SocketsPerBoard={} CoresPerSocket={} ThreadsPerCore={} {}",
         shape.cpus,

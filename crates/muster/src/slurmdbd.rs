@@ -26,7 +26,7 @@ use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{User, geteuid};
-use purge::{PurgeSettings, Purging};
+use purge::{PurgeSettings, PurgeThread};
 use std::fs;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -317,7 +317,7 @@ fn start(args: Args) -> Result<()> {
     let address = address_of(&settings.dbd, &settings.user.name)?;
     ready.report();
     Notify::from_environment().send("READY=1");
-    let _purging = Purging::start(settings.purge.clone()).context("purge")?;
+    let _purging = PurgeThread::start(settings.purge.clone()).context("purge")?;
     let mut service = Service {
         settings,
         signals,

@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A connection to a launcher.
 #[derive(Debug)]
-pub struct Liar {
+pub struct LyingAgent {
     stream: UnixStream,
     /// Where orders go, once root has attached it.
     orders: Option<File>,
@@ -206,15 +206,15 @@ fn given() -> io::Result<(LiarStep, SrunStdio)> {
     Ok((given, srun))
 }
 
-impl Liar {
+impl LyingAgent {
     /// Connects to the launcher of a spool directory without sending anything.
     ///
     /// # Errors
     /// No launcher listens.
-    pub fn connect(spool: &Path) -> io::Result<Liar> {
+    pub fn connect(spool: &Path) -> io::Result<LyingAgent> {
         let stream = UnixStream::connect(socket_path(spool))?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        Ok(Liar {
+        Ok(LyingAgent {
             stream,
             orders: None,
             input: Frames::default(),

@@ -67,7 +67,7 @@ pub use sack::{sack_main, serve as serve_tokens};
 pub use stepd::{pmix_host_main, stepd_main};
 pub use supervisor::{FETCH_LATER, check_account, make_spool, run};
 pub use sys::pidfd;
-pub use topology::{Shape, SocketUnit};
+pub use topology::{MachineLayout, SocketUnit};
 
 use muster_model::time::Timestamp;
 use std::io;

@@ -221,7 +221,7 @@ pub(crate) fn owner(pid: i32) -> Option<u32> {
 }
 
 /// Whether all identities of a process, the real one included, are this user.
-pub(crate) fn is_all_of(pid: i32, uid: u32) -> bool {
+pub(crate) fn has_only_uid(pid: i32, uid: u32) -> bool {
     let Ok(status) = fs::read(format!("/proc/{pid}/status")) else {
         return false;
     };

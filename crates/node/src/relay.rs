@@ -18,7 +18,7 @@ use crate::sys;
 use crate::syscall_filter;
 use anyhow::Context as _;
 use muster_channel::admission::{StrangerBounds, StrangerId};
-use muster_channel::relay::{Beginning, confirmed, read_beginning};
+use muster_channel::relay::{FirstMessage, confirmed, read_beginning};
 use muster_channel::server::{ChannelServer, IdentifiedConnection, Log};
 use muster_channel::{Opening, Responder, SECRET, Scheme, UnconfirmedChannel};
 use muster_proto::frame;
@@ -260,11 +260,11 @@ impl Relay {
     ) -> Result<Option<IdentifiedConnection>, String> {
         tcp.set_nodelay(true).map_err(|e| e.to_string())?;
         let opening = match read_beginning(&mut tcp).await? {
-            Beginning::Channel(opening) => opening,
-            Beginning::Http(_) if self.without_http => {
+            FirstMessage::Channel(opening) => opening,
+            FirstMessage::Http(_) if self.without_http => {
                 return Err("it speaks HTTP, which is not answered here (disable_http)".to_owned());
             }
-            Beginning::Http(bytes) => {
+            FirstMessage::Http(bytes) => {
                 let ask = async |page| self.ask_page(id, page).await;
                 self.pages.serve(&mut tcp, bytes, ask).await?;
                 return Ok(None);

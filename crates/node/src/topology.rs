@@ -22,7 +22,7 @@ const SYSTEM: &str = "/sys/devices/system";
 
 /// The numbers of sockets, cores and threads of this machine, in the form of slurm.conf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct MachineLayout {
     /// Hardware threads that are online.
     pub cpus: u32,
     /// Sockets.
@@ -45,18 +45,18 @@ pub enum SocketUnit {
     Cache,
 }
 
-impl Shape {
+impl MachineLayout {
     /// The shape of this machine.
-    pub fn of_machine(socket: SocketUnit) -> Shape {
+    pub fn of_machine(socket: SocketUnit) -> MachineLayout {
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
-        let shape = Shape::read(Path::new("/sys/devices/system"), socket);
-        shape.unwrap_or(Shape::flat(cpus))
+        let shape = MachineLayout::read(Path::new("/sys/devices/system"), socket);
+        shape.unwrap_or(MachineLayout::flat(cpus))
     }
 
     /// One socket of cores of a thread.
-    fn flat(cpus: u32) -> Shape {
-        Shape {
+    fn flat(cpus: u32) -> MachineLayout {
+        MachineLayout {
             cpus,
             sockets: 1,
             cores_per_socket: cpus,
@@ -65,7 +65,7 @@ impl Shape {
     }
 
     /// The machine below `root`; `None` if it is not described. Parts that differ are not distinguished.
-    fn read(root: &Path, socket: SocketUnit) -> Option<Shape> {
+    fn read(root: &Path, socket: SocketUnit) -> Option<MachineLayout> {
         let online: CpuSet = ranges(&read(&root.join("cpu/online"))?)
             .into_iter()
             .collect();
@@ -83,13 +83,13 @@ impl Shape {
         }
         let divides = cores.is_multiple_of(sockets) && cpus.is_multiple_of(cores);
         Some(match divides {
-            true => Shape {
+            true => MachineLayout {
                 cpus,
                 sockets,
                 cores_per_socket: cores / sockets,
                 threads_per_core: cpus / cores,
             },
-            false => Shape::flat(cpus),
+            false => MachineLayout::flat(cpus),
         })
     }
 }
@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     fn the_shape_of_a_machine() {
-        let shape = |cpus, sockets, cores_per_socket, threads_per_core| Shape {
+        let shape = |cpus, sockets, cores_per_socket, threads_per_core| MachineLayout {
             cpus,
             sockets,
             cores_per_socket,
@@ -309,26 +309,26 @@ mod tests {
         };
         let root = tree("shape", &machine());
         assert_eq!(
-            Shape::read(&root, SocketUnit::Package),
+            MachineLayout::read(&root, SocketUnit::Package),
             Some(shape(16, 2, 4, 2))
         );
-        let by = |socket| Shape::read(&root, socket);
+        let by = |socket| MachineLayout::read(&root, socket);
         assert_eq!(by(SocketUnit::NumaDomain), Some(shape(16, 4, 2, 2)));
         // Without a description of caches, the cache domains equal the NUMA domains.
         assert_eq!(by(SocketUnit::Cache), Some(shape(16, 4, 2, 2)));
         // Some threads are off.
         fs::write(root.join("cpu/online"), "0-8\n").unwrap();
         assert_eq!(
-            Shape::read(&root, SocketUnit::Package),
+            MachineLayout::read(&root, SocketUnit::Package),
             Some(shape(9, 1, 9, 1))
         );
         fs::write(root.join("cpu/online"), "0-7\n").unwrap();
         assert_eq!(
-            Shape::read(&root, SocketUnit::Package),
+            MachineLayout::read(&root, SocketUnit::Package),
             Some(shape(8, 2, 4, 1))
         );
         fs::remove_dir_all(&root).unwrap();
-        assert_eq!(Shape::read(&root, SocketUnit::Package), None);
+        assert_eq!(MachineLayout::read(&root, SocketUnit::Package), None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use crate::control::{FromHost, ToHost};
 use crate::pmi::PmiWire;
-use crate::pmi::protocol::{Dialect, Talk};
+use crate::pmi::protocol::{Dialect, TaskConnection};
 use crate::pmi::server::Puts;
 use crate::wire::Wire;
 use muster_proto::frame;
@@ -40,7 +40,7 @@ pub fn decode(kind: usize, bytes: &[u8]) {
 
 /// Requests of a task, delivered in pieces.
 fn requests(dialect: Dialect, bytes: &[u8]) {
-    let mut talk = Talk::default();
+    let mut talk = TaskConnection::default();
     talk.speak(dialect);
     for piece in bytes.chunks(9) {
         talk.push(piece);

@@ -9,7 +9,7 @@ use crate::collective::{Collectives, Contribution, Finish, Outcome, Outgoing, ne
 use crate::control::{Environments, FromHost, ToHost};
 use crate::ends::{Control, Endpoints, poll, wait_ms};
 use crate::info::{Infos, Value};
-use crate::job::{self, Job, Local, TaskOwner};
+use crate::job::{self, Job, LocalRegistration, TaskOwner};
 use crate::library::{Library, library};
 use crate::mesh::{Mesh, MeshEvent};
 use crate::pmi::{self, Pmi, PmiSetup};
@@ -269,7 +269,7 @@ impl MpiHost {
         let job_id = self.setup.job.to_string();
         let cpus = self.setup.cpus.iter();
         let places: Option<Vec<TaskLocation>> = cpus.map(|c| self.server.place(c)).collect();
-        let local = Local {
+        let local = LocalRegistration {
             node: Some(self.setup.position),
             job_id: &job_id,
             owner: self.setup.owner,

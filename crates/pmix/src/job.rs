@@ -75,7 +75,7 @@ pub struct TaskOwner {
 }
 
 /// The part of a name space's registration that differs by host.
-pub(crate) struct Local<'a> {
+pub(crate) struct LocalRegistration<'a> {
     /// Position of this node, if the name space has tasks here.
     pub(crate) node: Option<usize>,
     /// The job's number, as text.
@@ -93,7 +93,7 @@ pub(crate) struct Local<'a> {
 }
 
 /// Registers a name space with the server.
-pub(crate) fn register(server: &Server, job: &Job, local: &Local<'_>) -> io::Result<()> {
+pub(crate) fn register(server: &Server, job: &Job, local: &LocalRegistration<'_>) -> io::Result<()> {
     let mut infos = Infos::new(server.library());
     let size = job.size();
     infos.add("pmix.euid", Value::U32(local.owner.uid));
@@ -160,7 +160,7 @@ pub(crate) fn register(server: &Server, job: &Job, local: &Local<'_>) -> io::Res
     server.register_job(&job.nspace, here, &mut infos)
 }
 
-fn node_infos(server: &Server, job: &Job, local: &Local<'_>, node: usize) -> Infos {
+fn node_infos(server: &Server, job: &Job, local: &LocalRegistration<'_>, node: usize) -> Infos {
     let mut array = Infos::new(server.library());
     let here = &job.tasks[node];
     array.add("pmix.nodeid", Value::U32(count(node)));

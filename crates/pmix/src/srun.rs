@@ -35,7 +35,7 @@ pub(crate) struct SpawnRequest<'a> {
 
 impl SpawnRequest<'_> {
     /// Starts srun.
-    pub(crate) fn start(&self, apps: &[App]) -> io::Result<Run> {
+    pub(crate) fn start(&self, apps: &[App]) -> io::Result<RunningSrun> {
         // One executable serves all roles.
         let mut command = Command::new("/proc/self/exe");
         let total: u32 = apps.iter().map(|a| a.tasks).sum();
@@ -83,7 +83,7 @@ impl SpawnRequest<'_> {
         let mut streams = Vec::new();
         streams.extend(child.stdout.take().map(|s| (Stream::Out(s), false)));
         streams.extend(child.stderr.take().map(|s| (Stream::Err(s), true)));
-        Ok(Run {
+        Ok(RunningSrun {
             child,
             ticket: self.ticket,
             streams,
@@ -93,7 +93,7 @@ impl SpawnRequest<'_> {
 
 /// A running srun.
 #[derive(Debug)]
-pub(crate) struct Run {
+pub(crate) struct RunningSrun {
     child: Child,
     ticket: u64,
     /// Its output streams; the flag marks standard error.
@@ -125,10 +125,10 @@ impl Stream {
 
 /// All running sruns.
 #[derive(Debug, Default)]
-pub(crate) struct Runs(Vec<Run>);
+pub(crate) struct Runs(Vec<RunningSrun>);
 
 impl Runs {
-    pub(crate) fn push(&mut self, run: Run) {
+    pub(crate) fn push(&mut self, run: RunningSrun) {
         self.0.push(run);
     }
 

@@ -84,7 +84,7 @@ fn main() {
                 started.len()
             );
         }
-        if !world.sched.more() {
+        if !world.sched.needs_another_plan() {
             break;
         }
     }

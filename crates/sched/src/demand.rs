@@ -489,7 +489,7 @@ impl Demand {
                 })
             };
             let fewer = pick.share[kind].saturating_sub(1);
-            let most = sets.most_at_all(1..=fewer, of_least).unwrap_or(0);
+            let most = sets.largest_feasible(1..=fewer, of_least).unwrap_or(0);
             let tried = (1..=most).rev().take(FEWER_MAX as usize);
             let rest = (most > FEWER_MAX).then_some(1);
             for count in tried.chain(rest) {

@@ -136,7 +136,7 @@ impl Engine {
     /// Lets the scheduler start jobs that fit.
     pub fn schedule(&mut self, now: Timestamp, turn: &mut Turn) {
         let plan = self.scheduler.plan(&self.state, now);
-        turn.more = self.scheduler.more();
+        turn.more = self.scheduler.needs_another_plan();
         let evaluated = self.scheduler.evaluated();
         if !evaluated.is_empty() {
             self.take_note(DisplayUpdate::Evaluated(evaluated.to_vec(), now), turn);

@@ -12,7 +12,7 @@ use crate::message::Subject;
 use layout::Layout;
 use minicbor::bytes::ByteVec;
 use muster_conf::grid_engine::resources::{Resources, split};
-use muster_conf::grid_engine::{CountedPer, Mapping, Target, slots as pe_slots};
+use muster_conf::grid_engine::{CountedPer, Mapping, ComplexTarget, slots as pe_slots};
 use muster_conf::options::values;
 use muster_model::environment::{Environment, split as split_variable};
 use muster_model::grid_engine as marks;
@@ -220,14 +220,14 @@ fn asked_for(spec: &JobSpec, site: &Site) -> String {
     // Alternatives are seen as they are.
     for license in licenses::parse(licenses).unwrap_or_default() {
         let is_it =
-            |target: &Target| matches!(target, Target::License(own) if *own == license.name);
+            |target: &ComplexTarget| matches!(target, ComplexTarget::License(own) if *own == license.name);
         if let Some(complex) = complex_for(site, is_it) {
             all.push(format!("{complex}={}", license.count));
         }
     }
     let features = ask.constraint.as_deref().unwrap_or_default().split('&');
     for feature in features.filter(|feature| !feature.is_empty()) {
-        let is_it = |target: &Target| matches!(target, Target::Feature(own) if own == feature);
+        let is_it = |target: &ComplexTarget| matches!(target, ComplexTarget::Feature(own) if own == feature);
         if let Some(complex) = complex_for(site, is_it) {
             all.push(format!("{complex}=true"));
         }
@@ -258,7 +258,7 @@ fn asked_for(spec: &JobSpec, site: &Site) -> String {
 }
 
 /// The name of the complex with such a target.
-fn complex_for(site: &Site, is_it: impl Fn(&Target) -> bool) -> Option<&str> {
+fn complex_for(site: &Site, is_it: impl Fn(&ComplexTarget) -> bool) -> Option<&str> {
     let mut all = site.mapping.complexes.iter();
     let found = all.find(|(_, target)| is_it(target));
     found.map(|(name, _)| name.as_str())
@@ -268,7 +268,7 @@ fn complex_for(site: &Site, is_it: impl Fn(&Target) -> bool) -> Option<&str> {
 pub(crate) fn complex_of(gres: &GresAsk, per: CountedPer, site: &Site) -> Option<String> {
     let full = requests::full_name(gres);
     let mapped = site.mapping.complexes.iter().find(|(_, target)| {
-        matches!(target, Target::Gres(own, counted) if *own == full && *counted == per)
+        matches!(target, ComplexTarget::Gres(own, counted) if *own == full && *counted == per)
     });
     let plain = || (gres.kind.is_none() && per == CountedPer::Host).then(|| gres.name.clone());
     mapped.map(|(name, _)| name.clone()).or_else(plain)
@@ -607,7 +607,7 @@ fn requests(spec: &mut JobSpec, list: &str, site: &Site) -> Result<(), String> {
         }
         let is_named = |license: &&str| {
             let name = license.trim().split([':', '=']).next();
-            let is_it = |target: &Target| matches!(target, Target::License(own) if Some(own.as_str()) == name);
+            let is_it = |target: &ComplexTarget| matches!(target, ComplexTarget::License(own) if Some(own.as_str()) == name);
             complex_for(site, is_it).is_some()
         };
         let unnamed = old.split([',', ';']).filter(|own| !is_named(own));

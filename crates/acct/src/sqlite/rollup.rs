@@ -24,7 +24,7 @@ pub(super) const COLUMNS: &str =
 
 /// The user, account and key of a use: numbers of texts, 0 for no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Whose {
+pub(super) struct UsageKey {
     pub(super) account: i64,
     pub(super) uid: i64,
     pub(super) owner: i64,
@@ -34,7 +34,7 @@ pub(super) struct Whose {
 /// The parts of a run's row that its use follows from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Run {
-    pub(super) whose: Whose,
+    pub(super) whose: UsageKey,
     eligible: Option<i64>,
     start: Option<i64>,
     /// [`OPEN`] while it goes on.
@@ -81,7 +81,7 @@ impl Run {
     pub(super) fn of(row: &Row<'_>) -> rusqlite::Result<Run> {
         let gres = row.get_ref(12)?.as_blob_or_null()?;
         Ok(Run {
-            whose: Whose {
+            whose: UsageKey {
                 account: row.get(0)?,
                 uid: row.get(1)?,
                 owner: row.get(2)?,
@@ -143,7 +143,7 @@ struct UsedKey {
     length: Length,
     /// Milliseconds since the epoch.
     begin: i64,
-    whose: Whose,
+    whose: UsageKey,
     /// The row of the device's name; 0 for what all jobs have.
     device: i64,
 }

@@ -1,7 +1,7 @@
 //! Reading the use in a period: sums of runs that are over, and rows of runs that go on.
 
 use super::records::owner_names;
-use super::rollup::{Amounts, COLUMNS, Run, Whose, length_key};
+use super::rollup::{Amounts, COLUMNS, Run, UsageKey, length_key};
 use super::row::{OPEN, small, unsigned};
 use super::text::Texts;
 use crate::store::{StoreError, Use};
@@ -31,7 +31,7 @@ pub(super) fn read(
         return Ok(Use::default());
     };
     let (from, to) = (first.from, last.to);
-    let mut sums: BTreeMap<Whose, Sum> = BTreeMap::new();
+    let mut sums: BTreeMap<UsageKey, Sum> = BTreeMap::new();
     let mut outages: BTreeMap<String, i64> = BTreeMap::new();
     for slots in &slots {
         add_sums(connection, texts, slots, &mut sums)?;
@@ -60,7 +60,7 @@ fn add_sums(
     connection: &Connection,
     texts: &mut Texts,
     slots: &Slots,
-    sums: &mut BTreeMap<Whose, Sum>,
+    sums: &mut BTreeMap<UsageKey, Sum>,
 ) -> Result<(), StoreError> {
     let mut statement = connection.prepare_cached(
         "SELECT account, uid, owner, wckey, device, run_ms, cpu_ms, mem_mib_ms, node_ms, planned_cpu_ms
@@ -68,7 +68,7 @@ fn add_sums(
     )?;
     let mut rows = statement.query((length_key(slots.length), slots.from, slots.to))?;
     while let Some(row) = rows.next()? {
-        let whose = Whose {
+        let whose = UsageKey {
             account: row.get(0)?,
             uid: row.get(1)?,
             owner: row.get(2)?,
@@ -123,7 +123,7 @@ fn add_outages(
 /// Runs that have not ended, by their rows: no more than wait and run now.
 fn add_open_runs(
     connection: &Connection,
-    sums: &mut BTreeMap<Whose, Sum>,
+    sums: &mut BTreeMap<UsageKey, Sum>,
     (from, to): (i64, i64),
     now: Timestamp,
 ) -> Result<(), StoreError> {
@@ -171,7 +171,7 @@ fn add_open_outages(
 fn row_of(
     connection: &Connection,
     texts: &mut Texts,
-    whose: Whose,
+    whose: UsageKey,
     sum: Sum,
 ) -> Result<Option<UsageRow>, StoreError> {
     if sum.amounts == Amounts::default() {

@@ -15,7 +15,7 @@ use crate::listing::context::Ctx;
 use crate::listing::query;
 use crate::options::{HelpForm, Opt, Spec, flag, opt};
 use crate::say;
-use muster_conf::grid_engine::{CountedPer, Mapping, Target};
+use muster_conf::grid_engine::{CountedPer, Mapping, ComplexTarget};
 use muster_model::config::PartitionConfig;
 use muster_model::time::TimeLimit;
 use settings::ShownSettings;
@@ -453,7 +453,7 @@ impl ClusterData {
         };
         for (name, target) in &self.mapping.complexes {
             match target {
-                Target::Gres(_, per) => {
+                ComplexTarget::Gres(_, per) => {
                     let consumable = match per {
                         CountedPer::Slot => "YES",
                         CountedPer::Job => "JOB",
@@ -461,9 +461,9 @@ impl ClusterData {
                     };
                     row(name, "INT", "<=", consumable);
                 }
-                Target::License(_) => row(name, "INT", "<=", "JOB"),
-                Target::Feature(_) => row(name, "BOOL", "==", "NO"),
-                Target::Memory => row(name, "MEMORY", "<=", "YES"),
+                ComplexTarget::License(_) => row(name, "INT", "<=", "JOB"),
+                ComplexTarget::Feature(_) => row(name, "BOOL", "==", "NO"),
+                ComplexTarget::Memory => row(name, "MEMORY", "<=", "YES"),
             }
         }
         for gres in &self.gres {

@@ -7,7 +7,7 @@ use crate::connect::{Client, ConnectError};
 use crate::listing::context::Ctx;
 use crate::listing::query;
 use crate::options::{HelpForm, Opt, Spec, flag, opt};
-use muster_conf::grid_engine::{Mapping, Target};
+use muster_conf::grid_engine::{Mapping, ComplexTarget};
 use muster_model::account_limits::{Limits, TresAmount, TresAmounts};
 use muster_model::accounts::{Accounts, User};
 use muster_model::job::Job;
@@ -354,7 +354,7 @@ impl QuotaData {
         match tres.split_once('/') {
             Some(("gres", name)) => {
                 let stands_for =
-                    |target: &Target| matches!(target, Target::Gres(own, _) if own == name);
+                    |target: &ComplexTarget| matches!(target, ComplexTarget::Gres(own, _) if own == name);
                 self.complex(stands_for).unwrap_or(name).to_owned()
             }
             Some(("license", name)) => self.license(name),
@@ -368,11 +368,11 @@ impl QuotaData {
     }
 
     fn license(&self, name: &str) -> String {
-        let stands_for = |target: &Target| matches!(target, Target::License(own) if own == name);
+        let stands_for = |target: &ComplexTarget| matches!(target, ComplexTarget::License(own) if own == name);
         self.complex(stands_for).unwrap_or(name).to_owned()
     }
 
-    fn complex(&self, stands_for: impl Fn(&Target) -> bool) -> Option<&str> {
+    fn complex(&self, stands_for: impl Fn(&ComplexTarget) -> bool) -> Option<&str> {
         let mut all = self.mapping.complexes.iter();
         let found = all.find(|(_, target)| stands_for(target));
         found.map(|(name, _)| name.as_str())

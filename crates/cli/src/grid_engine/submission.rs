@@ -10,7 +10,7 @@ use crate::submit::capture;
 use crate::submit::line::{self, SubmitLine};
 use crate::zone::{self, LocalZone};
 use muster_conf::grid_engine::resources::Resources;
-use muster_conf::grid_engine::{AllocationRule, CountedPer, Mapping, Target};
+use muster_conf::grid_engine::{AllocationRule, CountedPer, Mapping, ComplexTarget};
 use muster_conf::options::values::time::CivilZone as _;
 use muster_conf::options::{ChosenOptions, OptionCommand};
 use muster_model::command::UserCommand;
@@ -445,7 +445,7 @@ pub(super) fn soft(request: &Request, mapping: &Mapping, chosen: &mut ChosenOpti
     let mut features = Vec::new();
     for (name, value) in &request.soft {
         match mapping.complex(name) {
-            Some(Target::Feature(feature)) => features.push(feature.clone()),
+            Some(ComplexTarget::Feature(feature)) => features.push(feature.clone()),
             _ => {
                 let value = value
                     .as_ref()

@@ -132,7 +132,7 @@ fn named(parsed: &TorqueLine) -> Result<Vec<(String, JobTarget)>, ExitCode> {
 }
 
 fn is_wanted(job: &Job, parsed: &TorqueLine, named: &[(String, JobTarget)]) -> bool {
-    let letter = state(job);
+    let letter = state_letter(job);
     if parsed.has("r") && !matches!(letter, 'R' | 'S' | 'E')
         || parsed.has("i") && !matches!(letter, 'Q' | 'H' | 'W')
         || parsed.has("c") && letter == 'C'
@@ -159,7 +159,7 @@ fn is_wanted(job: &Job, parsed: &TorqueLine, named: &[(String, JobTarget)]) -> b
 }
 
 /// The letter of a job's state.
-fn state(job: &Job) -> char {
+fn state_letter(job: &Job) -> char {
     use muster_model::job::Hold;
     match job.state {
         _ if job.completing => 'E',
@@ -188,19 +188,19 @@ mod tests {
             let parsed = parse(&SPEC, &words, WordPlaces::Mixed).unwrap();
             is_wanted(job, &parsed, &named(&parsed).unwrap())
         };
-        assert_eq!(state(&job), 'Q');
+        assert_eq!(state_letter(&job), 'Q');
         assert!(with(&job, "-i") && !with(&job, "-r") && with(&job, "7") && !with(&job, "8"));
         assert!(!with(&job, "7[1]"));
         job.hold = Hold::User;
-        assert_eq!(state(&job), 'H');
+        assert_eq!(state_letter(&job), 'H');
         job.hold = Hold::None;
         job.begin_at = Some(fixture::at(900));
-        assert_eq!(state(&job), 'W');
+        assert_eq!(state_letter(&job), 'W');
         job.state = JobState::Completed;
-        assert_eq!(state(&job), 'C');
+        assert_eq!(state_letter(&job), 'C');
         assert!(!with(&job, "-c"));
         job.completing = true;
-        assert_eq!(state(&job), 'E');
+        assert_eq!(state_letter(&job), 'E');
         job.completing = false;
         job.state = JobState::Running;
         job.array = ArrayRole::Task {

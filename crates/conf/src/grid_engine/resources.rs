@@ -1,6 +1,6 @@
 //! Values of `-l`: times, amounts of memory, numbers, and what each complex stands for here.
 
-use super::{CountedPer, Mapping, Target};
+use super::{CountedPer, Mapping, ComplexTarget};
 
 /// Slurm's equivalent of requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -124,20 +124,20 @@ impl Resources {
         &mut self,
         name: &str,
         value: Option<&str>,
-        target: &Target,
+        target: &ComplexTarget,
     ) -> Result<(), String> {
         match target {
-            Target::Gres(gres, per) => self.add_gres(gres, amount(name, value)?, *per),
-            Target::License(license) => {
+            ComplexTarget::Gres(gres, per) => self.add_gres(gres, amount(name, value)?, *per),
+            ComplexTarget::License(license) => {
                 self.licenses.push((license.clone(), amount(name, value)?));
             }
-            Target::Feature(feature) => {
+            ComplexTarget::Feature(feature) => {
                 self.features.retain(|own| own != feature);
                 if boolean(name, value)? {
                     self.features.push(feature.clone());
                 }
             }
-            Target::Memory => self.slot_bytes = self.slot_bytes.max(memory(name, value)?),
+            ComplexTarget::Memory => self.slot_bytes = self.slot_bytes.max(memory(name, value)?),
         }
         Ok(())
     }

@@ -4,7 +4,7 @@
 use super::row::{Arg, OptionRow};
 
 /// The parser's view of an option.
-pub trait Spec {
+pub trait OptionSpec {
     /// Long name, without dashes.
     fn long(&self) -> &'static str;
     /// Short name.
@@ -13,7 +13,7 @@ pub trait Spec {
     fn arg(&self) -> Arg;
 }
 
-impl Spec for OptionRow {
+impl OptionSpec for OptionRow {
     fn long(&self) -> &'static str {
         self.long
     }
@@ -31,7 +31,7 @@ impl Spec for OptionRow {
 #[derive(Clone, Copy, Debug)]
 pub struct SimpleOption(pub &'static str, pub Option<char>, pub Arg);
 
-impl Spec for SimpleOption {
+impl OptionSpec for SimpleOption {
     fn long(&self) -> &'static str {
         self.0
     }
@@ -67,7 +67,7 @@ pub struct Parsed<'t, T> {
 ///
 /// # Errors
 /// getopt_long's sentence, without the command's name.
-pub fn parse<'t, T: Spec>(
+pub fn parse<'t, T: OptionSpec>(
     table: impl Iterator<Item = &'t T> + Clone,
     args: &[String],
     order: OperandOrder,
@@ -97,7 +97,7 @@ pub fn parse<'t, T: Spec>(
     Ok(parsed)
 }
 
-fn long_option<'t, 'a, T: Spec>(
+fn long_option<'t, 'a, T: OptionSpec>(
     table: impl Iterator<Item = &'t T> + Clone,
     text: &str,
     rest: &mut impl Iterator<Item = &'a String>,
@@ -121,7 +121,7 @@ fn long_option<'t, 'a, T: Spec>(
     }
 }
 
-fn abbreviated<'t, T: Spec>(
+fn abbreviated<'t, T: OptionSpec>(
     table: impl Iterator<Item = &'t T> + Clone,
     name: &str,
     written: &str,
@@ -144,7 +144,7 @@ fn abbreviated<'t, T: Spec>(
     Ok(first)
 }
 
-fn short_options<'t, 'a, T: Spec>(
+fn short_options<'t, 'a, T: OptionSpec>(
     table: impl Iterator<Item = &'t T> + Clone,
     cluster: &str,
     rest: &mut impl Iterator<Item = &'a String>,

@@ -37,7 +37,7 @@ pub fn limit_reason(
 
 /// The reason that keeps a job out of a partition, by properties of both that may change while the job waits. The rest of
 /// [`access`] is about the user who puts it there, and from where.
-enum Bar<'a> {
+enum AccessDenial<'a> {
     Account,
     Qos,
     /// The QOS takes jobs in reservations only.
@@ -46,33 +46,33 @@ enum Bar<'a> {
     Reservation,
 }
 
-impl Bar<'_> {
+impl AccessDenial<'_> {
     fn reason(&self) -> Reason {
         match self {
-            Bar::Account => Reason::AccountNotAllowed,
-            Bar::Qos => Reason::QOSNotAllowed,
-            Bar::QosReservation(_) | Bar::Reservation => Reason::Reservation,
+            AccessDenial::Account => Reason::AccountNotAllowed,
+            AccessDenial::Qos => Reason::QOSNotAllowed,
+            AccessDenial::QosReservation(_) | AccessDenial::Reservation => Reason::Reservation,
         }
     }
 
     fn refusal(&self, partition: &str) -> Refusal {
         let (code, text) = match self {
-            Bar::Account => (
+            AccessDenial::Account => (
                 RefusalCode::InvalidAccount,
                 format!("the job's account may not use partition {partition}"),
             ),
-            Bar::Qos => (
+            AccessDenial::Qos => (
                 RefusalCode::InvalidQos,
                 format!("the job's QOS may not use partition {partition}"),
             ),
-            Bar::QosReservation(qos) => (
+            AccessDenial::QosReservation(qos) => (
                 RefusalCode::InvalidReservation,
                 format!(
                     "QOS {qos} takes jobs with --reservation only (flag {})",
                     Qos::REQUIRES_RESERVATION
                 ),
             ),
-            Bar::Reservation => (
+            AccessDenial::Reservation => (
                 RefusalCode::InvalidReservation,
                 format!("partition {partition} takes jobs with --reservation only (ReqResv=YES)"),
             ),
@@ -82,7 +82,7 @@ impl Bar<'_> {
 }
 
 /// The reason that keeps a job out of a partition by its account, its QOS there and whether it asks for a reservation.
-fn bar<'a>(state: &'a State, spec: &'a JobSpec, partition: &PartitionConfig) -> Option<Bar<'a>> {
+fn access_denial<'a>(state: &'a State, spec: &'a JobSpec, partition: &PartitionConfig) -> Option<AccessDenial<'a>> {
     let accounts = &state.accounts;
     let account = spec.account.as_deref();
     let is = |list: &[String]| account.is_some_and(|name| accounts.lists_account(list, name));
@@ -94,7 +94,7 @@ fn bar<'a>(state: &'a State, spec: &'a JobSpec, partition: &PartitionConfig) -> 
         allow => is(allow),
     };
     if !allowed {
-        return Some(Bar::Account);
+        return Some(AccessDenial::Account);
     }
     let by_qos = !(partition.allow_qos.is_empty() && partition.deny_qos.is_empty());
     if by_qos || spec.reservation.is_none() && !accounts.qos.is_empty() {
@@ -109,16 +109,16 @@ fn bar<'a>(state: &'a State, spec: &'a JobSpec, partition: &PartitionConfig) -> 
         };
         // Jobs of root may have any QOS anywhere.
         if spec.owner.uid != 0 && !allowed {
-            return Some(Bar::Qos);
+            return Some(AccessDenial::Qos);
         }
         let known = accounts.qos.get(qos);
         if let Some(qos) = known.filter(|qos| qos.has(Qos::REQUIRES_RESERVATION))
             && spec.reservation.is_none()
         {
-            return Some(Bar::QosReservation(&qos.name));
+            return Some(AccessDenial::QosReservation(&qos.name));
         }
     }
-    (partition.req_resv && spec.reservation.is_none()).then_some(Bar::Reservation)
+    (partition.req_resv && spec.reservation.is_none()).then_some(AccessDenial::Reservation)
 }
 
 /// Whether a partition keeps out any jobs for which [`barred`] asks. Beside that only a QOS that requires a reservation does.
@@ -135,7 +135,7 @@ pub fn restricts(partition: &PartitionConfig) -> bool {
 /// Why a job may not start in a partition, whatever is free there, until one of them is changed: the partition does not take
 /// its account or its QOS, or takes jobs in reservations only.
 pub fn barred(state: &State, spec: &JobSpec, partition: &PartitionConfig) -> Option<Reason> {
-    bar(state, spec, partition).map(|bar| bar.reason())
+    access_denial(state, spec, partition).map(|bar| bar.reason())
 }
 
 /// The partitions that a job names or gets by default, checked: state, access, limits. Those that it may not use are left
@@ -181,7 +181,7 @@ pub(super) fn still_open(state: &State, spec: &JobSpec) -> Result<Vec<String>, R
     // One that is gone keeps its place: it may be made again.
     let known = by_name(state, &spec.partitions);
     let open = usable(state, spec.partitions.iter().collect(), |name: &String| {
-        let barred = known(name).and_then(|p| bar(state, spec, p));
+        let barred = known(name).and_then(|p| access_denial(state, spec, p));
         barred.map_or(Ok(()), |bar| Err(bar.refusal(name)))
     })?;
     Ok(open.into_iter().cloned().collect())
@@ -189,7 +189,7 @@ pub(super) fn still_open(state: &State, spec: &JobSpec) -> Result<Vec<String>, R
 
 /// Refuses a change of a job after which the partition that it is in does not take it.
 pub(super) fn require_open(state: &State, spec: &JobSpec, partition: &str) -> Result<(), Refusal> {
-    let barred = state.partition(partition).and_then(|p| bar(state, spec, p));
+    let barred = state.partition(partition).and_then(|p| access_denial(state, spec, p));
     barred.map_or(Ok(()), |bar| Err(bar.refusal(partition)))
 }
 
@@ -308,7 +308,7 @@ pub(super) fn access(
             ),
         ));
     }
-    bar(state, spec, partition).map_or(Ok(()), |bar| Err(bar.refusal(name)))
+    access_denial(state, spec, partition).map_or(Ok(()), |bar| Err(bar.refusal(name)))
 }
 
 /// Root passes, and so do jobs of SlurmUser; groups of the caller count for the caller's own jobs.

@@ -188,7 +188,7 @@ impl Scale {
                 let position = all.position(|partition| partition.name == *name);
                 let found = position.map(|position| PartitionAmounts {
                     position,
-                    there: self.there(state, &state.partitions[position]),
+                    there: self.partition_amounts(state, &state.partitions[position]),
                 });
                 there.known.insert(name.clone(), found);
                 there.looked_at += 1;
@@ -250,7 +250,7 @@ impl Scale {
         let place = PartitionFactors {
             assoc: (state.accounts).association_priority(account, user, &partition.name),
             partition,
-            there: &self.there(state, partition),
+            there: &self.partition_amounts(state, partition),
         };
         self.complete(&mut common, &place);
         common.factors
@@ -355,7 +355,7 @@ impl Scale {
     }
 
     /// A partition's amount of each resource that has a weight; O(nodes of the partition).
-    pub(super) fn there(&self, state: &State, partition: &PartitionConfig) -> Vec<f64> {
+    pub(super) fn partition_amounts(&self, state: &State, partition: &PartitionConfig) -> Vec<f64> {
         let nodes = || partition.nodes.iter().filter_map(|n| state.node_named(n));
         let of_gres = |wanted: WeightedGres<'_>| {
             let all = nodes().flat_map(|n| &n.config.gres);

@@ -1,6 +1,6 @@
 //! Whether and where the controller listens for other hosts, by slurm.conf.
 
-use super::{GivenConfiguration, Maker, TokenAsker, Verified, Verifier};
+use super::{GivenConfiguration, CredentialSubject, TokenAsker, Verified, Verifier};
 use crate::node_trust::NodeTrust;
 use anyhow::{Context as _, Result};
 use log::{info, warn};
@@ -273,7 +273,7 @@ impl ClusterVerifier {
         let tokens = self.user_tokens.as_ref().ok_or(NO_USER_TOKENS)?;
         let (name, secret) = tokens.open(signed).map_err(|e| e.to_string())?;
         Ok(Verified {
-            maker: Maker::Named(name),
+            maker: CredentialSubject::Named(name),
             purpose: Purpose::User,
             secret,
             by_node: None,
@@ -285,7 +285,7 @@ impl ClusterVerifier {
     fn verify_claim(&self, credential: &[u8]) -> Result<Verified, String> {
         let claim = NodeClaim::decode(credential).map_err(|e| e.to_string())?;
         let secret = self.trust.secret_of_claim(&claim, now_s())?;
-        let of_root = Maker::Account { uid: 0, gid: 0 };
+        let of_root = CredentialSubject::Account { uid: 0, gid: 0 };
         let (maker, purpose) = match claim.speaker {
             Speaker::Agent => (of_root, Purpose::Node(claim.node.clone())),
             Speaker::Configuration => (of_root, Purpose::Configuration),
@@ -297,7 +297,7 @@ impl ClusterVerifier {
                     claim.node.escape_default()
                 ));
             }
-            Speaker::User { uid, gid } => (Maker::Account { uid, gid }, Purpose::User),
+            Speaker::User { uid, gid } => (CredentialSubject::Account { uid, gid }, Purpose::User),
         };
         Ok(Verified {
             maker,
@@ -322,7 +322,7 @@ impl Verifier for ClusterVerifier {
         let proved = proofs.verify(scheme, credential);
         let proved = proved.map_err(|e| e.to_string())?;
         Ok(Verified {
-            maker: Maker::Account {
+            maker: CredentialSubject::Account {
                 uid: proved.uid,
                 gid: proved.gid,
             },

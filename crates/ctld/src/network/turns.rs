@@ -17,7 +17,7 @@ const OF_NETWORK_MAX: usize = 6;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Turns {
+pub(super) struct LookupPermits {
     all: Arc<Semaphore>,
     of_address: RefCell<HashMap<IpAddr, Arc<Semaphore>>>,
     semaphore_of_network: RefCell<HashMap<HostAddress, Arc<Semaphore>>>,
@@ -25,9 +25,9 @@ pub(super) struct Turns {
     addresses_max: usize,
 }
 
-impl Turns {
-    pub(super) fn new(addresses_max: usize) -> Turns {
-        Turns {
+impl LookupPermits {
+    pub(super) fn new(addresses_max: usize) -> LookupPermits {
+        LookupPermits {
             all: Arc::new(Semaphore::new(TURNS_MAX)),
             of_address: RefCell::default(),
             semaphore_of_network: RefCell::default(),
@@ -85,7 +85,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_turn_lasts_as_long_as_its_work() {
-        let turns = Turns::new(16);
+        let turns = LookupPermits::new(16);
         let from = IpAddr::from([10, 0, 0, 1]);
         let (begun, has_begun) = tokio::sync::oneshot::channel();
         let (end, may_end) = mpsc::channel::<()>();

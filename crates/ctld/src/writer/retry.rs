@@ -162,7 +162,7 @@ impl Writer {
         now: Timestamp,
     ) -> NextAction {
         self.pulse
-            .goes_on(crate::watchdog::ThreadActivity::Rebuilding);
+            .begin_activity(crate::watchdog::ThreadActivity::Rebuilding);
         let begun = Instant::now();
         let culprit = self.culprit(&work, &failure);
         let why = match failure {

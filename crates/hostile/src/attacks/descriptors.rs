@@ -29,7 +29,7 @@ fn lingering(outcome: &mut Outcome) -> Vec<Lingering> {
     })
 }
 
-fn by_stream(socket: &Path, bytes: &[u8], outcome: &mut Outcome) -> Vec<Lingering> {
+fn send_lingering_by_stream(socket: &Path, bytes: &[u8], outcome: &mut Outcome) -> Vec<Lingering> {
     let mut all = lingering(outcome);
     let fds: Vec<_> = all.iter().map(Lingering::fd).collect();
     let sent = as_user(ATTACKER, || Peer::connect(socket)?.send_with(bytes, &fds));
@@ -54,10 +54,10 @@ pub(super) fn lingering_descriptors(target: &Target, _: &mut Random) -> Outcome 
     )));
     let mut given = Vec::new();
     for bytes in [&[0][..], &ping] {
-        given.extend(by_stream(&controller, bytes, &mut outcome));
+        given.extend(send_lingering_by_stream(&controller, bytes, &mut outcome));
     }
     for bytes in [&[0][..], &create] {
-        given.extend(by_stream(&agent, bytes, &mut outcome));
+        given.extend(send_lingering_by_stream(&agent, bytes, &mut outcome));
     }
     let started = Instant::now();
     let answer = target.ask(VICTIM, RequestBody::Query(Box::new(Query::Ping)));

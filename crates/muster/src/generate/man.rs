@@ -1,7 +1,7 @@
 //! Man pages.
 
 use super::names;
-use muster_cli::catalogue::{CommandEntry, List, Row};
+use muster_cli::catalogue::{CommandEntry, CatalogueList, Row};
 use muster_cli::options::{Arg, OptionStatus};
 use std::fmt::Write as _;
 
@@ -91,7 +91,7 @@ fn with_status(help: &str, status: OptionStatus) -> String {
 }
 
 /// Lists with explanations get a paragraph an entry; bare names, such as columns, one for all that work.
-fn list(out: &mut String, list: &List) {
+fn list(out: &mut String, list: &CatalogueList) {
     let _ = writeln!(out, ".SH {}", roff(&list.title.to_uppercase()));
     let is_plain =
         |row: &&(String, String, OptionStatus)| row.1.is_empty() && row.2 == OptionStatus::Works;

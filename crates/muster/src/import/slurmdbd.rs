@@ -12,7 +12,7 @@ use muster_conf::Severity;
 use muster_conf::endpoint::conf_path;
 use muster_conf::files::{PlainFile, load_flat};
 use muster_dbd::import::{
-    Entities, Names, Progress, Source, Summary, UsageComparison, import_history, plan,
+    Entities, Names, ImportProgress, Source, Summary, UsageComparison, import_history, plan,
 };
 use muster_dbd::{DatabaseAddress, Kind};
 use muster_model::accounts::Accounts;
@@ -332,7 +332,7 @@ fn with_progress(source: &mut Source, store: &mut Importer) -> Result<Summary> {
     };
     let (begun, mut said) = (Instant::now(), Instant::now());
     let mut first = None;
-    let summary = import_history(source, store, &HostNames, &mut |progress: Progress| {
+    let summary = import_history(source, store, &HostNames, &mut |progress: ImportProgress| {
         let from = *first.get_or_insert(progress.done);
         bar.set_length(progress.total);
         bar.set_position(progress.done);

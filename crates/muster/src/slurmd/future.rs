@@ -93,7 +93,7 @@ pub(crate) fn main(words: &[String]) -> Result<ExitCode> {
     let (config, _) = muster_conf::load(conf);
     let host = hostname()?;
     let hostname = short_name(&host).to_owned();
-    let shape = muster_node::Shape::of_machine(socket_unit(conf));
+    let shape = muster_node::MachineLayout::of_machine(socket_unit(conf));
     let asked = FutureHost {
         host: NodeHost {
             addr: own_address(&config).unwrap_or_else(|| hostname.clone()),

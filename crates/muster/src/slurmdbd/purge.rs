@@ -151,7 +151,7 @@ impl PurgeSettings {
 }
 
 /// The running thread; dropping it ends it after the transaction that it is in.
-pub(super) struct Purging {
+pub(super) struct PurgeThread {
     stop: Arc<Stop>,
     thread: Option<JoinHandle<()>>,
 }
@@ -177,9 +177,9 @@ impl Stop {
     }
 }
 
-impl Purging {
+impl PurgeThread {
     /// Starts it, if anything is to be purged.
-    pub(super) fn start(settings: PurgeSettings) -> Result<Option<Purging>> {
+    pub(super) fn start(settings: PurgeSettings) -> Result<Option<PurgeThread>> {
         if settings.ages.is_empty() {
             return Ok(None);
         }
@@ -191,7 +191,7 @@ impl Purging {
             said: Vec::new(),
         };
         let thread = spawn(move || worker.run())?;
-        Ok(Some(Purging {
+        Ok(Some(PurgeThread {
             stop,
             thread: Some(thread),
         }))
@@ -217,7 +217,7 @@ fn spawn(work: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>
     thread.spawn(work)
 }
 
-impl Drop for Purging {
+impl Drop for PurgeThread {
     fn drop(&mut self) {
         *self
             .stop

@@ -25,7 +25,7 @@ fn is_of_a_task(message: &FromStepd) -> bool {
 }
 
 /// Whether nobody is kept waiting if a message comes a little later.
-fn is_patient(message: &FromStepd) -> bool {
+fn may_be_delayed(message: &FromStepd) -> bool {
     match message {
         FromStepd::Created(_) | FromStepd::Started(_) => true,
         FromStepd::Stdout { bytes, .. } | FromStepd::Stderr { bytes, .. } => bytes.is_empty(),
@@ -197,7 +197,7 @@ impl Upward {
         if !self.readers.is_empty() && is_of_a_task(&message) {
             out.push(Action::SendReaders(Rc::new(frame::encode(&message))));
         }
-        let may_wait = is_patient(&message);
+        let may_wait = may_be_delayed(&message);
         match (&mut self.tree, &mut self.client) {
             (Some(tree), client) => {
                 let frame = tree.say(message);

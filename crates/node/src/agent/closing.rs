@@ -64,7 +64,7 @@ pub(super) fn close_connection(client: impl Into<Sender>, stream: UnixStream) {
 }
 
 /// Number of descriptors of a user or of another node's agent that wait to be closed.
-pub(super) fn waiting_of(sender: impl Into<Sender>) -> usize {
+pub(super) fn count_waiting(sender: impl Into<Sender>) -> usize {
     CLOSERS.waiting_of(sender)
 }
 
@@ -161,7 +161,7 @@ pub(super) mod tests {
 
     pub(in crate::agent) fn wait_until_closed(uid: u32) {
         let until = Instant::now() + Duration::from_secs(20);
-        while waiting_of(uid) > 0 {
+        while count_waiting(uid) > 0 {
             assert!(Instant::now() < until, "uid {uid} waits");
             thread::yield_now();
         }

@@ -177,7 +177,7 @@ async fn welcome(
 
 /// Whether few enough descriptors of the client's user or agent wait to be closed.
 fn may_send(client: &Client) -> bool {
-    closing::waiting_of(client.sender()) < WAITING_MAX
+    closing::count_waiting(client.sender()) < WAITING_MAX
 }
 
 /// Refuses a client whose user or agent has too many connections here.
@@ -476,7 +476,7 @@ impl Reader {
         rest: &mut Charge,
     ) -> Result<(), Ended> {
         let agent = Sender::Agent(node.into());
-        let is_full = closing::waiting_of(agent.clone()) >= WAITING_MAX;
+        let is_full = closing::count_waiting(agent.clone()) >= WAITING_MAX;
         if is_full || !self.client.become_agent(agent) {
             let why = "this node's agent has too many connections here";
             return Err(Ended::refused(RefusalCode::Busy, why));

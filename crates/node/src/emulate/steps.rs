@@ -400,7 +400,7 @@ fn play(launch: &StepLaunch, listener: &std::os::unix::net::UnixListener) -> any
     loop {
         while let Some(message) = client.next() {
             let said = place.on_message(launch, message)?;
-            client.mesh_address.output.extend(said);
+            client.wire.output.extend(said);
         }
         client.write();
         let tree = place.tree.as_ref();
@@ -410,21 +410,21 @@ fn play(launch: &StepLaunch, listener: &std::os::unix::net::UnixListener) -> any
             client.send(&FromStepd::ConnectionFinished, false);
             client.write();
         }
-        let is_flushed = is_over_sent && client.mesh_address.output.is_empty();
-        if place.has_left || !client.mesh_address.open || is_flushed {
+        let is_flushed = is_over_sent && client.wire.output.is_empty();
+        if place.has_left || !client.wire.open || is_flushed {
             return Ok(());
         }
-        let writes = if client.mesh_address.output.is_empty() {
+        let writes = if client.wire.output.is_empty() {
             0
         } else {
             libc::POLLOUT
         };
-        let mut fds = vec![entry(client.mesh_address.number(), libc::POLLIN | writes)];
+        let mut fds = vec![entry(client.wire.number(), libc::POLLIN | writes)];
         let below = place.below.interests(false);
         fds.extend(below.map(|(fd, events)| entry(fd, events)));
         sys::poll(&mut fds, -1)?;
         let seen: Vec<bool> = fds.iter().map(|f| f.revents != 0).collect();
-        let gone = place.below.serve(&seen[1..], &mut client.mesh_address.output);
+        let gone = place.below.serve(&seen[1..], &mut client.wire.output);
         for (position, is_over) in gone {
             let Some(tree) = &mut place.tree else {
                 continue;
@@ -432,11 +432,11 @@ fn play(launch: &StepLaunch, listener: &std::os::unix::net::UnixListener) -> any
             tree.close(position);
             if !is_over {
                 let lost = tree.say(FromStepd::ChildLost(position));
-                client.mesh_address.output.extend_from_slice(&lost);
+                client.wire.output.extend_from_slice(&lost);
             }
         }
         if seen[0] {
-            client.mesh_address.read();
+            client.wire.read();
         }
     }
 }

@@ -473,7 +473,7 @@ fn is_of_site(launcher: &Launcher, pid: i32, traits: &ProcessTraits) -> bool {
         // the effective ones.
         ProcessOwner::Unknown => {
             let is_of_job = |session| launcher.owner_of_session(session).is_some();
-            processes::is_all_of(pid, 0) && !traits.session.is_some_and(is_of_job)
+            processes::has_only_uid(pid, 0) && !traits.session.is_some_and(is_of_job)
         }
     }
 }

@@ -151,12 +151,12 @@ impl Stepds {
         if nix::unistd::geteuid().is_root() {
             chown(socket, Some(user.uid), Some(relay.unwrap_or(user.gid)))?;
         }
-        let mesh_address = listen.map(listen_at).transpose()?;
-        let address = mesh_address.as_ref().map(TcpListener::local_addr).transpose()?;
+        let wire = listen.map(listen_at).transpose()?;
+        let address = wire.as_ref().map(TcpListener::local_addr).transpose()?;
         let (control, far_end) = UnixStream::pair()?;
         let channel = Channel::new(control)?;
         let mut with = vec![listener.as_raw_fd(), far_end.as_raw_fd()];
-        with.extend(mesh_address.as_ref().map(AsRawFd::as_raw_fd));
+        with.extend(wire.as_ref().map(AsRawFd::as_raw_fd));
         let (agent, daemons_end) = UnixStream::pair()?;
         with.push(daemons_end.as_raw_fd());
         let pid = self.starter.start(order, &with, &order.spool, place)?;

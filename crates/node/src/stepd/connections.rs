@@ -119,16 +119,16 @@ impl Connections {
     pub(super) fn read_stranger(&mut self, at: usize) -> Option<(ClientId, ToStepd, bool)> {
         let mut stranger = self.strangers.swap_remove(at);
         let client = &mut stranger.client;
-        client.mesh_address.read();
+        client.wire.read();
         let Some(message) = client.next() else {
             // Too many bytes without a complete message: the connection is dropped.
-            if client.mesh_address.open && client.mesh_address.received <= GREETING_BYTES_MAX {
+            if client.wire.open && client.wire.received <= GREETING_BYTES_MAX {
                 self.strangers.push(stranger);
             }
             return None;
         };
         let is_own =
-            matches!(message, ToStepd::Adopt(_)) && client.mesh_address.local().is_some_and(is_own);
+            matches!(message, ToStepd::Adopt(_)) && client.wire.local().is_some_and(is_own);
         let id = stranger.id;
         self.greeted = Some((id, stranger.client));
         Some((id, message, is_own))
@@ -150,9 +150,9 @@ impl Connections {
     pub(super) fn send_readers(&mut self, frame: &[u8]) -> Vec<ClientId> {
         for (_, reader) in &mut self.readers {
             reader.write();
-            match reader.mesh_address.output.len() + frame.len() <= READER_BYTES_MAX {
+            match reader.wire.output.len() + frame.len() <= READER_BYTES_MAX {
                 true => reader.send_frame(frame, false),
-                false => reader.mesh_address.open = false,
+                false => reader.wire.open = false,
             }
         }
         self.drop_closed_readers()
@@ -163,7 +163,7 @@ impl Connections {
         let Some((_, reader)) = self.readers.get_mut(at) else {
             return Vec::new();
         };
-        reader.mesh_address.read();
+        reader.wire.read();
         std::iter::from_fn(|| reader.next()).collect()
     }
 
@@ -178,10 +178,10 @@ impl Connections {
     fn drop_closed_readers(&mut self) -> Vec<ClientId> {
         let mut gone = Vec::new();
         self.readers.retain(|(id, reader)| {
-            if !reader.mesh_address.open {
+            if !reader.wire.open {
                 gone.push(*id);
             }
-            reader.mesh_address.open
+            reader.wire.open
         });
         gone
     }
@@ -198,7 +198,7 @@ impl Connections {
     /// The checked connection is the launcher's.
     pub(super) fn take_launcher(&mut self, id: ClientId) -> Option<UnixStream> {
         let client = self.greeted.take_if(|(of, _)| *of == id);
-        client.and_then(|(_, client)| client.mesh_address.into_local())
+        client.and_then(|(_, client)| client.wire.into_local())
     }
 
     /// The checked connection is refused.
@@ -249,10 +249,10 @@ impl Connections {
     pub(super) fn write(&mut self) -> Option<WriteResult> {
         let (_, client) = self.client.as_mut()?;
         client.write();
-        if !client.mesh_address.open {
+        if !client.wire.open {
             return Some(WriteResult::Closed);
         }
-        let is_flushed = self.is_flush_awaited && client.mesh_address.output.is_empty();
+        let is_flushed = self.is_flush_awaited && client.wire.output.is_empty();
         self.is_flush_awaited &= !is_flushed;
         is_flushed.then_some(WriteResult::Flushed)
     }

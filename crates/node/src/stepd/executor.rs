@@ -45,7 +45,7 @@ pub(super) struct StepdExecutor {
     /// The agent that gave the last step, or to which the launcher's last step belongs.
     pub(super) agent: Option<ControlChannel>,
     /// Listener of the first step's MPI host.
-    mesh_address: Option<TcpListener>,
+    wire: Option<TcpListener>,
     /// Tasks of the running step.
     pub(super) tasks: Option<TaskSet>,
     processes: ProcessTree,
@@ -69,7 +69,7 @@ pub(super) struct StepdConnections {
     pub(super) listener: UnixListener,
     pub(super) launcher: UnixStream,
     pub(super) agent: Option<UnixStream>,
-    pub(super) mesh_address: Option<TcpListener>,
+    pub(super) wire: Option<TcpListener>,
     pub(super) groups: Option<JobGroups>,
 }
 
@@ -93,7 +93,7 @@ impl StepdExecutor {
             connections: Connections::new(ends.listener),
             launcher: Some(ControlChannel::new(ends.launcher)?),
             agent: ends.agent.map(ControlChannel::new).transpose()?,
-            mesh_address: ends.mesh_address,
+            wire: ends.wire,
             tasks: None,
             processes: ProcessTree::new(),
             asked: AskedSignals::default(),
@@ -230,7 +230,7 @@ impl StepdExecutor {
         };
         match action {
             Action::StartHost(dirs) => {
-                let host = Pmix::start(&tasks.order, &self.spool, dirs, self.mesh_address.take());
+                let host = Pmix::start(&tasks.order, &self.spool, dirs, self.wire.take());
                 let started = host.map_err(|e| e.to_string()).map(|host| {
                     let pid = host.pid;
                     tasks.pmix = Some(host);
@@ -260,7 +260,7 @@ impl StepdExecutor {
             }
             Action::SignalTask(pid, signal) => drop(sys::kill(pid, signal)),
             Action::KillRemnants => tasks.kill_remnants(&self.processes),
-            Action::EndInput => tasks.streams.iter_mut().for_each(|s| s.no_more_input()),
+            Action::EndInput => tasks.streams.iter_mut().for_each(|s| s.close_input()),
             Action::Feed(task, bytes) => tasks.feed(task, bytes.into()),
             Action::SetWindow(rows, columns) => tasks.set_window(rows, columns),
             Action::ConnectBelow(branches) => {
@@ -396,7 +396,7 @@ impl StepdExecutor {
     /// Reads messages of srun or of the node above.
     pub(super) fn read_client(&mut self) {
         if let Some(client) = self.connections.client_mut() {
-            client.mesh_address.read();
+            client.wire.read();
         }
         self.deliver_requests();
     }
@@ -407,7 +407,7 @@ impl StepdExecutor {
             self.deliver(Event::Client(message));
         }
         self.end_reading();
-        if self.connections.client().is_some_and(|c| !c.mesh_address.open) {
+        if self.connections.client().is_some_and(|c| !c.wire.open) {
             self.deliver(Event::ClientClosed);
         }
     }
@@ -459,7 +459,7 @@ impl StepdExecutor {
         let client = self.connections.client_mut();
         let up = client.map_or(&mut nowhere, |client| {
             client.hurry();
-            &mut client.mesh_address.output
+            &mut client.wire.output
         });
         for (position, is_over) in tasks.below.serve(seen, up) {
             self.deliver(Event::BelowClosed { position, is_over });

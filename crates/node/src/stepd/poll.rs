@@ -153,7 +153,7 @@ fn wait_in_step(executor: &mut StepdExecutor) -> io::Result<()> {
 fn entries(executor: &StepdExecutor) -> (Vec<libc::pollfd>, usize) {
     let tasks = executor.tasks.as_ref();
     let client = executor.connections.client();
-    let is_choked = client.is_some_and(|c| c.mesh_address.output.len() > OUTPUT_MAX);
+    let is_choked = client.is_some_and(|c| c.wire.output.len() > OUTPUT_MAX);
     let is_full = is_choked || executor.stepd.is_full();
     let streams = tasks.map_or(0, |t| t.streams.len());
     let mut fds = Vec::with_capacity(REST + 1 + executor.connections.strangers.len() + streams);
@@ -172,7 +172,7 @@ fn entries(executor: &StepdExecutor) -> (Vec<libc::pollfd>, usize) {
         true => libc::POLLOUT,
         false => 0,
     };
-    let client = client.map(|c| c.mesh_address.number());
+    let client = client.map(|c| c.wire.number());
     fds.push(entry(client, reading | writing));
     let pmix = tasks.and_then(|t| t.pmix.as_ref());
     let (host, events) = pmix.map_or((-1, 0), |p| p.interest(is_full));
@@ -180,7 +180,7 @@ fn entries(executor: &StepdExecutor) -> (Vec<libc::pollfd>, usize) {
     let agent = executor.agent.as_ref().map(|a| a.stream.as_raw_fd());
     fds.push(input(agent));
     for stranger in &executor.connections.strangers {
-        fds.push(input(Some(stranger.client.mesh_address.number())));
+        fds.push(input(Some(stranger.client.wire.number())));
     }
     let before = fds.len();
     let below = tasks.into_iter().flat_map(|t| t.below.interests(is_choked));
@@ -196,7 +196,7 @@ fn entries(executor: &StepdExecutor) -> (Vec<libc::pollfd>, usize) {
             true => libc::POLLOUT,
             false => 0,
         };
-        fds.push(entry(Some(reader.mesh_address.number()), reading | writing));
+        fds.push(entry(Some(reader.wire.number()), reading | writing));
     }
     (fds, below)
 }

@@ -35,7 +35,7 @@ fn begin() -> io::Result<std::convert::Infallible> {
     let mut numbers = role::FIRST_FD..;
     let mut next = || role::take_descriptor(numbers.next().unwrap_or(-1));
     let (listener, launcher) = (UnixListener::from(next()?), UnixStream::from(next()?));
-    let mesh_address = match order.has_wire {
+    let wire = match order.has_wire {
         true => Some(TcpListener::from(next()?)),
         false => None,
     };
@@ -61,7 +61,7 @@ fn begin() -> io::Result<std::convert::Infallible> {
         listener,
         launcher,
         agent,
-        mesh_address,
+        wire,
         groups,
     };
     super::run(setup, ends, order.step, order.dirs, srun)

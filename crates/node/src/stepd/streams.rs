@@ -114,7 +114,7 @@ impl Stream {
     }
 
     /// The task is gone.
-    pub(super) fn no_more_input(&mut self) {
+    pub(super) fn close_input(&mut self) {
         self.input.clear();
         self.ended = true;
         if self.kind == Kind::In {

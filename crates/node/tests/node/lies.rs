@@ -9,7 +9,7 @@ use muster_model::effect::TerminateReason;
 use muster_model::ids::{Attempt, JobId};
 use muster_model::spec::{JobKind, Owner};
 use muster_model::time::Timestamp;
-use muster_node::liar::{Liar, StepLie};
+use muster_node::liar::{LyingAgent, StepLie};
 use muster_proto::node::{HealthCheck, NodeSettings, Order, Orders, ToNode};
 use muster_trust::{KeyPair, Receiver, SealedSession, SessionPeers};
 use std::fs::read_to_string;
@@ -33,7 +33,7 @@ pub const TESTS: &[Test] = &[
 /// An agent's place, and the controller's.
 struct Place {
     node: Node,
-    liar: Liar,
+    liar: LyingAgent,
     session: Option<SealedSession>,
 }
 
@@ -44,7 +44,7 @@ impl Place {
         node.send(&ToNode::Ping);
         node.health();
         node.kill_agent();
-        let mut liar = Liar::connect(&node.spool).unwrap();
+        let mut liar = LyingAgent::connect(&node.spool).unwrap();
         liar.attach(&super::options("n1", &dir.path("none"), &node.spool))
             .unwrap();
         liar.answer("State").unwrap();
@@ -408,7 +408,7 @@ fn descriptors() {
     place.liar.answer("StepChannel").unwrap();
     place.liar.answer("StepReady").unwrap();
     // Who attaches without a link for orders is refused, and the agent that is there stays.
-    let mut other = Liar::connect(&place.node.spool).unwrap();
+    let mut other = LyingAgent::connect(&place.node.spool).unwrap();
     let options = super::options("n1", &dir.path("none"), &place.node.spool);
     other.attach_without_link(&options).unwrap();
     other.answer("no link for orders").unwrap();
@@ -432,7 +432,7 @@ fn roots_messages() {
 
     let again = |place: &mut Place| {
         let options = super::options("n1", &dir.path("none"), &place.node.spool);
-        place.liar = Liar::connect(&place.node.spool).unwrap();
+        place.liar = LyingAgent::connect(&place.node.spool).unwrap();
         place.liar.attach(&options).unwrap();
         place.liar.answer("State").unwrap()
     };
@@ -442,7 +442,7 @@ fn roots_messages() {
     // The job is still there, and so is the launcher.
     assert!(again(&mut place).contains("JobId(1)"));
     // Somebody who says nothing of a node first.
-    let mut nobody = Liar::connect(&place.node.spool).unwrap();
+    let mut nobody = LyingAgent::connect(&place.node.spool).unwrap();
     nobody.inspect(1).unwrap();
     assert_eq!(nobody.answer("Processes"), None);
     // What was sealed for the connection before is nothing to this one.

@@ -4,8 +4,8 @@
 
 use super::{HostSetup, MpiHost};
 use crate::control::FromHost;
-use crate::job::{self, Job, Local};
-use crate::srun::{Run, Runs, SpawnRequest, VARIABLE};
+use crate::job::{self, Job, LocalRegistration};
+use crate::srun::{RunningSrun, Runs, SpawnRequest, VARIABLE};
 use crate::upcall::{App, Spawned};
 use crate::wire::Wire;
 use crate::{ProcName, status};
@@ -93,7 +93,7 @@ impl MpiHost {
         }
     }
 
-    fn start_srun(&self, ticket: u64, parent: &ProcName, apps: &[App]) -> std::io::Result<Run> {
+    fn start_srun(&self, ticket: u64, parent: &ProcName, apps: &[App]) -> std::io::Result<RunningSrun> {
         let sizes: Vec<String> = apps.iter().map(|a| a.tasks.to_string()).collect();
         let origin = format!(
             "{} {ticket} {} {} {}",
@@ -212,7 +212,7 @@ impl MpiHost {
                 continue;
             }
             let job_id = self.setup.job.to_string();
-            let local = Local {
+            let local = LocalRegistration {
                 node: None,
                 job_id: &job_id,
                 owner: self.setup.owner,

@@ -43,7 +43,7 @@ impl Request {
 
 /// The connection of a task: received bytes, and bytes to send.
 #[derive(Debug, Default)]
-pub(crate) struct Talk {
+pub(crate) struct TaskConnection {
     dialect: Dialect,
     input: Vec<u8>,
     /// Bytes to write.
@@ -52,9 +52,9 @@ pub(crate) struct Talk {
 
 /// The task speaks neither protocol.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Babble;
+pub(crate) struct UnknownProtocol;
 
-impl Talk {
+impl TaskConnection {
     /// The protocol of the connection.
     pub(crate) fn dialect(&self) -> Dialect {
         self.dialect
@@ -74,18 +74,18 @@ impl Talk {
     ///
     /// # Errors
     /// The bytes are not the beginning of a request.
-    pub(crate) fn take(&mut self) -> Result<Option<Request>, Babble> {
+    pub(crate) fn take(&mut self) -> Result<Option<Request>, UnknownProtocol> {
         let taken = match self.dialect {
             Dialect::One => self.take_line(),
             Dialect::Two => self.take_counted(),
         };
         if matches!(taken, Ok(None)) && self.input.len() > REQUEST_MAX {
-            return Err(Babble);
+            return Err(UnknownProtocol);
         }
         taken
     }
 
-    fn take_line(&mut self) -> Result<Option<Request>, Babble> {
+    fn take_line(&mut self) -> Result<Option<Request>, UnknownProtocol> {
         let Some((line, mut at)) = self.line(0) else {
             return Ok(None);
         };
@@ -106,7 +106,7 @@ impl Talk {
             if line == "endcmd" {
                 break;
             }
-            let (key, value) = line.split_once('=').ok_or(Babble)?;
+            let (key, value) = line.split_once('=').ok_or(UnknownProtocol)?;
             request.pairs.push((key.to_owned(), value.to_owned()));
         }
         self.input.drain(..at);
@@ -123,14 +123,14 @@ impl Talk {
         Some((line, from + end + 1))
     }
 
-    fn take_counted(&mut self) -> Result<Option<Request>, Babble> {
+    fn take_counted(&mut self) -> Result<Option<Request>, UnknownProtocol> {
         let Some(digits) = self.input.get(..DIGITS) else {
             return Ok(None);
         };
-        let text = std::str::from_utf8(digits).map_err(|_| Babble)?;
-        let length: usize = text.trim().parse().map_err(|_| Babble)?;
+        let text = std::str::from_utf8(digits).map_err(|_| UnknownProtocol)?;
+        let length: usize = text.trim().parse().map_err(|_| UnknownProtocol)?;
         if length > REQUEST_MAX {
-            return Err(Babble);
+            return Err(UnknownProtocol);
         }
         let Some(body) = self.input.get(DIGITS..DIGITS + length) else {
             return Ok(None);
@@ -163,7 +163,7 @@ impl Talk {
 }
 
 /// `cmd=put kvsname=a key=b value=c`: words separated by blanks.
-fn words(line: &str) -> Result<Request, Babble> {
+fn words(line: &str) -> Result<Request, UnknownProtocol> {
     let pairs = line
         .split_ascii_whitespace()
         .filter_map(|w| w.split_once('='));
@@ -171,11 +171,11 @@ fn words(line: &str) -> Result<Request, Babble> {
 }
 
 /// `cmd=kvs-put;key=b;value=c;`: a semicolon in a value is doubled.
-fn pairs(body: &str) -> Result<Request, Babble> {
+fn pairs(body: &str) -> Result<Request, UnknownProtocol> {
     let mut out = Vec::new();
     let mut rest = body.trim_end_matches('\n');
     while !rest.is_empty() {
-        let (key, after) = rest.split_once('=').ok_or(Babble)?;
+        let (key, after) = rest.split_once('=').ok_or(UnknownProtocol)?;
         let mut value = String::new();
         let mut chars = after.char_indices().peekable();
         let mut end = after.len();
@@ -195,13 +195,13 @@ fn pairs(body: &str) -> Result<Request, Babble> {
     of_pairs(out)
 }
 
-fn of_pairs(mut pairs: Vec<(String, String)>) -> Result<Request, Babble> {
+fn of_pairs(mut pairs: Vec<(String, String)>) -> Result<Request, UnknownProtocol> {
     match pairs.first() {
         Some((key, _)) if key == "cmd" => {
             let (_, cmd) = pairs.remove(0);
             Ok(Request { cmd, pairs })
         }
-        _ => Err(Babble),
+        _ => Err(UnknownProtocol),
     }
 }
 
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn what_is_no_text_is_taken_as_long_as_it_is() {
         for line in [&b"cmd=\xff\xff\n"[..], b"\xff\n", b"mcmd=\xff\nendcmd\n"] {
-            let mut talk = Talk::default();
+            let mut talk = TaskConnection::default();
             talk.push(line);
             let _ = talk.take();
             talk.push(b"cmd=get_maxes\n");
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn lines_come_in_pieces() {
-        let mut talk = Talk::default();
+        let mut talk = TaskConnection::default();
         talk.push(b"cmd=init pmi_version=1 ");
         assert_eq!(talk.take(), Ok(None));
         talk.push(b"pmi_subversion=1\ncmd=get_maxes\nmcmd=spawn\nnprocs=2\n");
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn counted_requests_double_their_semicolons() {
-        let mut talk = Talk::default();
+        let mut talk = TaskConnection::default();
         talk.speak(Dialect::Two);
         talk.say("kvs-put", &[("key", "a"), ("value", "x;y=z")]);
         assert_eq!(talk.output, b"    31cmd=kvs-put;key=a;value=x;;y=z;");
@@ -307,16 +307,16 @@ mod tests {
 
     #[test]
     fn other_messages_are_no_requests() {
-        let mut talk = Talk::default();
+        let mut talk = TaskConnection::default();
         talk.push(b"GET / HTTP/1.0\n");
-        assert_eq!(talk.take(), Err(Babble));
-        let mut talk = Talk::default();
+        assert_eq!(talk.take(), Err(UnknownProtocol));
+        let mut talk = TaskConnection::default();
         talk.push(&vec![b'x'; REQUEST_MAX + 1]);
-        assert_eq!(talk.take(), Err(Babble));
-        let mut talk = Talk::default();
+        assert_eq!(talk.take(), Err(UnknownProtocol));
+        let mut talk = TaskConnection::default();
         talk.speak(Dialect::Two);
         talk.push(b"999999cmd=x;");
-        assert_eq!(talk.take(), Err(Babble));
+        assert_eq!(talk.take(), Err(UnknownProtocol));
     }
 
     #[test]

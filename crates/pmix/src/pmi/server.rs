@@ -2,7 +2,7 @@
 //! actions. It keeps one key table for the step, which all tasks fill and which is exchanged with
 //! the other nodes at each barrier, and the published names.
 
-use super::protocol::{Dialect, Request, Talk, mapping};
+use super::protocol::{Dialect, Request, TaskConnection, mapping};
 use super::spawn::{Origin, SpawnCommand};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
@@ -92,7 +92,7 @@ impl Message for Puts {}
 #[derive(Debug, Default)]
 pub(crate) struct Client {
     /// Protocol state and buffers.
-    pub(crate) talk: Talk,
+    pub(crate) talk: TaskConnection,
     /// The task waits in a barrier.
     fenced: bool,
     /// The task has sent its finalize request.

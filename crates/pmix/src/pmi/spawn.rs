@@ -152,11 +152,11 @@ impl Origin {
 
 #[cfg(test)]
 mod tests {
-    use super::super::protocol::Talk;
+    use super::super::protocol::TaskConnection;
     use super::*;
 
     fn request(dialect: Dialect, text: &str) -> Request {
-        let mut talk = Talk::default();
+        let mut talk = TaskConnection::default();
         talk.speak(dialect);
         talk.push(text.as_bytes());
         talk.take().unwrap().unwrap()

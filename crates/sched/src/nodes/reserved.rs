@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 
 /// A reservation and its resources.
 #[derive(Debug)]
-pub(crate) struct Reserved {
+pub(crate) struct ReservedResources {
     pub(crate) record: Reservation,
     /// CPUs by node; nodes reserved as a whole are not listed.
     cpus: std::collections::HashMap<u32, CpuSet>,
@@ -24,7 +24,7 @@ pub(crate) struct Reserved {
 /// All reservations, and an index by node.
 #[derive(Debug, Default)]
 pub(crate) struct Blocks {
-    pub(crate) all: Vec<Reserved>,
+    pub(crate) all: Vec<ReservedResources>,
     /// Positions in `all` by node; empty without reservations.
     pub(crate) on_node: Vec<Vec<u32>>,
 }
@@ -60,7 +60,7 @@ impl Blocks {
                 }
             }
             let record = record.clone();
-            blocks.all.push(Reserved { record, cpus });
+            blocks.all.push(ReservedResources { record, cpus });
         }
         blocks
     }
@@ -71,7 +71,7 @@ impl Blocks {
         own: Option<&ReservationPartition>,
         node: u32,
         window: RunWindow,
-    ) -> impl Iterator<Item = &Reserved> {
+    ) -> impl Iterator<Item = &ReservedResources> {
         let list = self
             .on_node
             .get(node as usize)

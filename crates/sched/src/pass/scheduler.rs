@@ -342,7 +342,7 @@ impl Scheduler {
 
     /// Whether another plan should follow at once: the last one reached its work limit, or it
     /// started a job for which it had first blocked other jobs.
-    pub fn more(&self) -> bool {
+    pub fn needs_another_plan(&self) -> bool {
         self.more
     }
 

@@ -104,12 +104,12 @@ fn a_plan_is_bounded_and_says_that_there_is_more() {
     world.array(job(1, 10), 6000, None);
     let first = world.pass();
     assert_eq!(
-        (first.len(), world.sched.more()),
+        (first.len(), world.sched.needs_another_plan()),
         (STARTS_PER_PASS_MAX, true)
     );
     let second = world.pass();
     assert_eq!(
-        (second.len(), world.sched.more()),
+        (second.len(), world.sched.needs_another_plan()),
         (6000 - STARTS_PER_PASS_MAX, false)
     );
     assert_eq!(world.pass(), []);

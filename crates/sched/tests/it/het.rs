@@ -275,7 +275,7 @@ fn pass(world: &mut World) -> Result<(), TestCaseError> {
         prop_assert!(planned.iter().all(started), "the core drops a start");
         prop_assert_eq!(world.state.check_invariants(), Ok(()));
         prop_assert_eq!(world.state.check_het_jobs(), Ok(()));
-        if planned.is_empty() && !world.sched.more() {
+        if planned.is_empty() && !world.sched.needs_another_plan() {
             return Ok(());
         }
     }

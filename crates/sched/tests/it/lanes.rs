@@ -124,7 +124,7 @@ fn comparing_licenses_ends_a_pass_that_goes_on_with_the_next() {
                 checks <= NODES_PER_PASS_MAX / NODES_PER_CHECK + 65,
                 "{checks}"
             );
-            if !world.sched.more() {
+            if !world.sched.needs_another_plan() {
                 return pass;
             }
         }

@@ -339,7 +339,7 @@ fn pass(world: &mut World) -> Result<(), TestCaseError> {
         prop_assert!(node.used_mib <= node.config.memory_mib);
     }
     // Reservations are made anew around what has started, which may make room for more; then it is at rest.
-    if !plan.starts.is_empty() || world.sched.more() {
+    if !plan.starts.is_empty() || world.sched.needs_another_plan() {
         return pass(world);
     }
     Ok(())

@@ -341,7 +341,7 @@ fn costly_jobs_are_judged_in_turns() {
         assert!(started.is_empty());
         assert!(cost.het_tried_nodes <= 4_500_000, "{cost:?}");
         passes += 1;
-        if !world.sched.more() {
+        if !world.sched.needs_another_plan() {
             break;
         }
     }
@@ -357,7 +357,7 @@ fn costly_jobs_are_judged_in_turns() {
     while started.is_empty() {
         let (now, cost) = plan(&mut world);
         assert!(cost.het_tried_nodes <= 4_500_000, "{cost:?}");
-        assert!(!now.is_empty() || world.sched.more());
+        assert!(!now.is_empty() || world.sched.needs_another_plan());
         started = now;
     }
     assert_eq!(started, last);

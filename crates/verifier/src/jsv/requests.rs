@@ -3,7 +3,7 @@
 use super::{Site, complex_of, set_mark};
 use muster_conf::grid_engine::resources::Resources;
 use muster_conf::grid_engine::resources::split;
-use muster_conf::grid_engine::{CountedPer, Target};
+use muster_conf::grid_engine::{CountedPer, ComplexTarget};
 use muster_conf::job_classes::rule::{Access, Element};
 use muster_conf::options::values;
 use muster_model::grid_engine as marks;
@@ -80,7 +80,7 @@ impl Requests<'_> {
     }
 
     /// The name of a complex, or the thing's own.
-    fn name(&self, target: &Target, own: String) -> String {
+    fn name(&self, target: &ComplexTarget, own: String) -> String {
         let mut all = self.site.mapping.complexes.iter();
         all.find(|(_, other)| other == target)
             .map_or(own, |(name, _)| name.clone())
@@ -200,7 +200,7 @@ impl Requests<'_> {
         for feature in text.split('&').filter(|own| is_plain && !own.is_empty()) {
             let feature = feature.trim().to_owned();
             let key = self.name(
-                &Target::Feature(feature.clone()),
+                &ComplexTarget::Feature(feature.clone()),
                 format!("feature:{feature}"),
             );
             self.add(&key, "TRUE");
@@ -240,7 +240,7 @@ pub(crate) fn of(spec: &JobSpec, site: &Site) -> Vec<Request> {
         return requests.all;
     };
     for LicenseCount { name, count } in counts {
-        let key = requests.name(&Target::License(name.clone()), format!("license:{name}"));
+        let key = requests.name(&ComplexTarget::License(name.clone()), format!("license:{name}"));
         requests.count(key, u64::from(count), Thing::License(name));
     }
     requests.all

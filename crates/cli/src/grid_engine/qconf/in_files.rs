@@ -1,7 +1,7 @@
 //! Objects in files that no command writes: parallel environments, complexes, host groups, attributes of hosts. qconf prints the
 //! line to be written, and its file.
 
-use muster_conf::grid_engine::{CountedPer, Mapping, Target};
+use muster_conf::grid_engine::{CountedPer, Mapping, ComplexTarget};
 use std::io::Read as _;
 
 /// The largest file that is read, bytes.
@@ -187,14 +187,14 @@ fn complexes(table: &str, mapping: &Mapping, known: &[String]) -> String {
 }
 
 /// The target of a complex, as sge.conf has it.
-fn target_text(target: &Target) -> String {
+fn target_text(target: &ComplexTarget) -> String {
     match target {
-        Target::Gres(name, CountedPer::Host) => format!("gres:{name}"),
-        Target::Gres(name, CountedPer::Slot) => format!("gres:{name} slot"),
-        Target::Gres(name, CountedPer::Job) => format!("gres:{name} job"),
-        Target::License(name) => format!("license:{name}"),
-        Target::Feature(name) => format!("feature:{name}"),
-        Target::Memory => "memory".to_owned(),
+        ComplexTarget::Gres(name, CountedPer::Host) => format!("gres:{name}"),
+        ComplexTarget::Gres(name, CountedPer::Slot) => format!("gres:{name} slot"),
+        ComplexTarget::Gres(name, CountedPer::Job) => format!("gres:{name} job"),
+        ComplexTarget::License(name) => format!("license:{name}"),
+        ComplexTarget::Feature(name) => format!("feature:{name}"),
+        ComplexTarget::Memory => "memory".to_owned(),
     }
 }
 
@@ -238,17 +238,17 @@ fn host_value(own: &str, hosts: &str, mapping: &Mapping) -> String {
     let (name, amount) = own.split_once('=').unwrap_or((own, "TRUE"));
     let of_cluster = hosts == "global";
     match mapping.complex(name) {
-        Some(Target::License(license)) => format!("{SLURM_CONF}: Licenses={license}:{amount}"),
+        Some(ComplexTarget::License(license)) => format!("{SLURM_CONF}: Licenses={license}:{amount}"),
         _ if of_cluster => format!(
             "{SLURM_CONF}: Licenses={name}:{amount}; and into sge.conf: complex {name} license:{name}"
         ),
-        Some(Target::Feature(feature)) => {
+        Some(ComplexTarget::Feature(feature)) => {
             format!(
                 "scontrol update NodeName={hosts} AvailableFeatures=..., with or without {feature}, and Feature of the NodeName line of slurm.conf"
             )
         }
-        Some(Target::Memory) => format!("{SLURM_CONF}: RealMemory of NodeName={hosts}"),
-        Some(Target::Gres(gres, _)) => {
+        Some(ComplexTarget::Memory) => format!("{SLURM_CONF}: RealMemory of NodeName={hosts}"),
+        Some(ComplexTarget::Gres(gres, _)) => {
             format!(
                 "{SLURM_CONF}: Gres={gres}:{amount} on the line of NodeName={hosts}, and its devices into gres.conf"
             )

@@ -1,7 +1,7 @@
 //! `qstat -f`: all attributes of jobs.
 
 use super::lines::{clock, comment, nodes, partition, row};
-use super::{Listing, state};
+use super::{Listing, state_letter};
 use crate::listing::job::Stdio;
 use muster_model::job::{ArrayRole, Hold, Job};
 use muster_model::spec::MemoryAsk;
@@ -37,7 +37,7 @@ fn of_job(listing: &Listing, job: &Job) -> String {
     if row.start(ctx).is_some() && !row.is_pending() {
         set("resources_used.walltime", &clock(row.run_time_s(ctx)));
     }
-    set("job_state", &state(job).to_string());
+    set("job_state", &state_letter(job).to_string());
     set("queue", &partition(&row));
     set("Account_Name", spec.account.as_deref().unwrap_or_default());
     set("qtime", &time(job.eligible_time.or(Some(job.submit_time))));

@@ -1,6 +1,6 @@
 //! A line for each job: the brief one, and that with requests and times.
 
-use super::{Listing, state};
+use super::{Listing, state_letter};
 use crate::listing::job::JobRow;
 use crate::torque::arguments::TorqueLine;
 use muster_model::job::Job;
@@ -30,7 +30,7 @@ pub(super) fn brief(listing: &Listing) -> String {
             job.spec.name,
             job.spec.owner.user,
             clock(row.run_time_s(listing.ctx)),
-            state(job),
+            state_letter(job),
             partition(&row),
         );
     }
@@ -73,7 +73,7 @@ fn line(text: &mut String, listing: &Listing, job: &Job, parsed: &TorqueLine) {
         row.cpus(),
         memory(&row, parsed),
         limit,
-        state(job),
+        state_letter(job),
         short_clock(row.run_time_s(listing.ctx)),
     );
     if parsed.has("n") {

@@ -1,6 +1,6 @@
 //! Queues, which are partitions, and the server.
 
-use super::state;
+use super::state_letter;
 use crate::listing::context::Ctx;
 use crate::listing::query::Jobs;
 use crate::torque::arguments::TorqueLine;
@@ -63,7 +63,7 @@ impl QueueCounts {
                 ArrayRole::Pending { indices } => indices.iter().count(),
                 ArrayRole::None | ArrayRole::Task { .. } => 1,
             };
-            match state(job) {
+            match state_letter(job) {
                 'Q' => counts.queued += tasks,
                 'R' | 'S' => counts.running += tasks,
                 'H' => counts.held += tasks,

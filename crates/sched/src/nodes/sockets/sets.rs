@@ -252,7 +252,7 @@ impl SocketSets {
 
     /// The largest of these numbers for which a combination has enough, even if the job would not
     /// use all of its sockets.
-    pub(crate) fn most_at_all(
+    pub(crate) fn largest_feasible(
         &self,
         numbers: RangeInclusive<u32>,
         need: impl Fn(u32) -> SocketNeed,

@@ -171,7 +171,7 @@ fn searches_after_refusals_are_bounded() {
         (4_000_000..4_500_000).contains(&cost.victim_nodes),
         "{cost:?}"
     );
-    assert!(!world.sched.more());
+    assert!(!world.sched.needs_another_plan());
 }
 
 /// The first search of each of hundreds of shapes, which makes hundreds of placements, counted as if it looked at each possible
@@ -186,7 +186,7 @@ fn first_searches_for_victims_end_a_pass_and_the_next_goes_on() {
         let cost = world.sched.cost();
         assert!(cost.victim_nodes < 4_500_000, "{cost:?}");
         (passes, visited) = (passes + 1, visited + cost.shapes_visited);
-        let more = world.sched.more();
+        let more = world.sched.needs_another_plan();
         world.carry_out(plan);
         if !more {
             break;
