@@ -43,7 +43,7 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
-use turns::{TURNS_MAX, LookupPermits};
+use turns::{LookupPermits, TURNS_MAX};
 
 /// Strangers at a time.
 const STRANGERS: StrangerBounds = StrangerBounds {
@@ -406,7 +406,11 @@ impl Network {
             .await
     }
 
-    async fn account_of(&self, maker: &CredentialSubject, from: IpAddr) -> Result<(u32, u32), String> {
+    async fn account_of(
+        &self,
+        maker: &CredentialSubject,
+        from: IpAddr,
+    ) -> Result<(u32, u32), String> {
         match maker {
             CredentialSubject::Account { uid, gid } => Ok((*uid, *gid)),
             CredentialSubject::Named(user) => {

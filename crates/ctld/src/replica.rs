@@ -160,8 +160,7 @@ impl Replica {
         }
     }
 
-    /// Answers a question. One whose answer panics is refused: answers change nothing but what listings keep, which is
-    /// worked out anew.
+    /// Answers a query. One that panics is refused: answering changes caches of listings only, which are rebuilt.
     fn answer(&mut self, question: &ReplicaQuery) {
         let ReplicaQuery {
             identity,

@@ -9,7 +9,7 @@ use minicbor::{Decode, Encode};
 /// The numbers that will do.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Encode, Decode, Validate)]
 pub struct TaskRange {
-    /// The numbers.
+    /// Acceptable numbers of tasks.
     #[n(0)]
     pub counts: IndexSet,
     /// Tasks on each node, if the numbers are of nodes.

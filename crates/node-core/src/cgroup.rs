@@ -57,7 +57,7 @@ pub struct StepGroups {
     /// The job's group whose processes are followed.
     #[n(0)]
     pub tracking: Option<GroupPlace>,
-    /// The one whose memory is limited, if that is another.
+    /// The group with the memory limit, if it is not `tracking`.
     #[n(1)]
     pub memory: Option<GroupPlace>,
     /// The settings of the site.

@@ -319,7 +319,8 @@ impl Stepd {
     fn close_direct_srun(&mut self, srun: Option<ClientId>, is_recorded: bool) {
         let Some(srun) = srun else { return };
         if is_recorded {
-            self.out.push(Action::Send(FromStepd::NodeTasksEnded, false));
+            self.out
+                .push(Action::Send(FromStepd::NodeTasksEnded, false));
         }
         self.out.push(Action::CloseClient(srun));
     }

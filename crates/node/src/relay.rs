@@ -437,7 +437,11 @@ mod tests {
         let (relay, gone) = Relay::new(Control::new(near).unwrap(), 64);
         let agent = Control::new(far).unwrap();
         let mut filled = 0;
-        while relay.agent.send(&ToAgent::StrangerDisconnected(NONE), None).is_ok() {
+        while relay
+            .agent
+            .send(&ToAgent::StrangerDisconnected(NONE), None)
+            .is_ok()
+        {
             filled += 1;
         }
         for (id, is_sent) in [(7, false), (8, true), (9, true)] {

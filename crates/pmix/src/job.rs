@@ -93,7 +93,11 @@ pub(crate) struct LocalRegistration<'a> {
 }
 
 /// Registers a name space with the server.
-pub(crate) fn register(server: &Server, job: &Job, local: &LocalRegistration<'_>) -> io::Result<()> {
+pub(crate) fn register(
+    server: &Server,
+    job: &Job,
+    local: &LocalRegistration<'_>,
+) -> io::Result<()> {
     let mut infos = Infos::new(server.library());
     let size = job.size();
     infos.add("pmix.euid", Value::U32(local.owner.uid));

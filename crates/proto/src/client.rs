@@ -413,7 +413,7 @@ pub enum Response {
     Triggers(#[n(0)] Vec<muster_model::trigger::Trigger>),
 }
 
-/// A node's agent takes a welcome and refusals from the controller; all else is for commands, which trust theirs.
+/// Agents receive a welcome and refusals only. Other responses go to users' commands, which trust their controller.
 impl Validate for Response {
     fn validate_within(&self, bounds: &Bounds) -> Result<(), Invalid> {
         match self {

@@ -616,7 +616,7 @@ pub enum Report {
         #[cbor(default)]
         lack: bool,
     },
-    /// Its processes are gone without a trace.
+    /// The node has no process of the launch, and does not know how it ended.
     #[n(3)]
     Vanished,
     /// A step began (reported by the first node of the job).

@@ -1,8 +1,8 @@
 //! Steps: srun, node agents and step daemons.
 //!
 //! srun asks the agent of the job's first node (the lead) for a step; the lead lays it out, has the other agents
-//! start their step daemons (stepd), and answers with each stepd's address. srun then talks to every stepd
-//! directly: standard streams, signals, exits. The lead reports steps to the controller in batches, and nothing
+//! start their step daemons (stepd), and answers with each stepd's address. srun then talks to every stepd, or to the
+//! first ones of a tree of them: standard streams, signals, exits. The lead reports steps to the controller in batches, and nothing
 //! waits for it.
 
 mod agent;

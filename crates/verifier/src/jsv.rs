@@ -12,7 +12,7 @@ use crate::message::Subject;
 use layout::Layout;
 use minicbor::bytes::ByteVec;
 use muster_conf::grid_engine::resources::{Resources, split};
-use muster_conf::grid_engine::{CountedPer, Mapping, ComplexTarget, slots as pe_slots};
+use muster_conf::grid_engine::{ComplexTarget, CountedPer, Mapping, slots as pe_slots};
 use muster_conf::options::values;
 use muster_model::environment::{Environment, split as split_variable};
 use muster_model::grid_engine as marks;
@@ -219,8 +219,7 @@ fn asked_for(spec: &JobSpec, site: &Site) -> String {
     let licenses = spec.licenses.as_deref().unwrap_or_default();
     // Alternatives are seen as they are.
     for license in licenses::parse(licenses).unwrap_or_default() {
-        let is_it =
-            |target: &ComplexTarget| matches!(target, ComplexTarget::License(own) if *own == license.name);
+        let is_it = |target: &ComplexTarget| matches!(target, ComplexTarget::License(own) if *own == license.name);
         if let Some(complex) = complex_for(site, is_it) {
             all.push(format!("{complex}={}", license.count));
         }

@@ -141,7 +141,13 @@ pub(super) fn seeds_of_protocol() -> Vec<Vec<u8>> {
                 Some(Greeting::default()),
             )),
         ),
-        headed(&[5], &Value::of(&ToStepd::ForwardDown(1, Box::new(ToStepd::SrunDisconnected)))),
+        headed(
+            &[5],
+            &Value::of(&ToStepd::ForwardDown(
+                1,
+                Box::new(ToStepd::SrunDisconnected),
+            )),
+        ),
         headed(&[6], &Value::of(&FromStepd::Started(vec![1, 2]))),
         headed(
             &[6],

@@ -15,7 +15,7 @@ use crate::listing::context::Ctx;
 use crate::listing::query;
 use crate::options::{HelpForm, Opt, Spec, flag, opt};
 use crate::say;
-use muster_conf::grid_engine::{CountedPer, Mapping, ComplexTarget};
+use muster_conf::grid_engine::{ComplexTarget, CountedPer, Mapping};
 use muster_model::config::PartitionConfig;
 use muster_model::time::TimeLimit;
 use settings::ShownSettings;

@@ -7,7 +7,7 @@ use crate::connect::{Client, ConnectError};
 use crate::listing::context::Ctx;
 use crate::listing::query;
 use crate::options::{HelpForm, Opt, Spec, flag, opt};
-use muster_conf::grid_engine::{Mapping, ComplexTarget};
+use muster_conf::grid_engine::{ComplexTarget, Mapping};
 use muster_model::account_limits::{Limits, TresAmount, TresAmounts};
 use muster_model::accounts::{Accounts, User};
 use muster_model::job::Job;
@@ -353,8 +353,7 @@ impl QuotaData {
     fn resource(&self, tres: &str) -> String {
         match tres.split_once('/') {
             Some(("gres", name)) => {
-                let stands_for =
-                    |target: &ComplexTarget| matches!(target, ComplexTarget::Gres(own, _) if own == name);
+                let stands_for = |target: &ComplexTarget| matches!(target, ComplexTarget::Gres(own, _) if own == name);
                 self.complex(stands_for).unwrap_or(name).to_owned()
             }
             Some(("license", name)) => self.license(name),
@@ -368,7 +367,8 @@ impl QuotaData {
     }
 
     fn license(&self, name: &str) -> String {
-        let stands_for = |target: &ComplexTarget| matches!(target, ComplexTarget::License(own) if own == name);
+        let stands_for =
+            |target: &ComplexTarget| matches!(target, ComplexTarget::License(own) if own == name);
         self.complex(stands_for).unwrap_or(name).to_owned()
     }
 

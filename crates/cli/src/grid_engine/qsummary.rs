@@ -50,7 +50,7 @@ struct Counts {
     /// Slots of those that run.
     slots: u64,
     pending: u64,
-    /// Slots that those ask for which wait.
+    /// Slots that pending jobs request.
     slots_pending: u64,
     held: u64,
     suspended: u64,

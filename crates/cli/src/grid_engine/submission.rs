@@ -10,7 +10,7 @@ use crate::submit::capture;
 use crate::submit::line::{self, SubmitLine};
 use crate::zone::{self, LocalZone};
 use muster_conf::grid_engine::resources::Resources;
-use muster_conf::grid_engine::{AllocationRule, CountedPer, Mapping, ComplexTarget};
+use muster_conf::grid_engine::{AllocationRule, ComplexTarget, CountedPer, Mapping};
 use muster_conf::options::values::time::CivilZone as _;
 use muster_conf::options::{ChosenOptions, OptionCommand};
 use muster_model::command::UserCommand;

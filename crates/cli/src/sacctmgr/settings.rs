@@ -283,7 +283,7 @@ fn printed(all: &[(&str, usize, String)]) -> String {
 fn limits(asked: &[LimitAsk], qos: bool) -> Limits {
     let mut all = Limits::default();
     for ask in asked {
-        // They were read before.
+        // The values were checked when they were parsed.
         let _ = all.set(ask, qos);
     }
     all

@@ -344,7 +344,7 @@ pub(super) fn associations(session: &mut Invocation<'_>, words: &[String]) -> Re
     Ok(())
 }
 
-/// The associations of a cluster that are meant, in the order in which they are listed.
+/// The associations of a cluster that meet the conditions, in the order of the listing.
 fn associations_of<'a>(book: &'a Book, conditions: &Conditions) -> Vec<Association<'a>> {
     if !conditions.fits_cluster(book, Key::Clusters) {
         return Vec::new();

@@ -108,7 +108,7 @@ impl<'f> Executor<'f> {
         }
     }
 
-    /// Hands an event to the machine, carries out what follows, and likewise what follows from that.
+    /// Handles an event, and all events that its actions cause.
     fn handle(&mut self, event: interface::Event) {
         let mut actions = Vec::new();
         let mut next = Some(event);

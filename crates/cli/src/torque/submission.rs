@@ -130,7 +130,7 @@ fn arguments(request: &TorqueRequest, program: &TorqueProgram) -> Vec<String> {
     all
 }
 
-/// The job's name, where it is not the script's own that sbatch would take, too.
+/// The job's name, unless it is the script's file name, which is sbatch's default.
 fn name(request: &TorqueRequest, program: &TorqueProgram, said: &[&str]) -> Option<String> {
     match &request.name {
         Some(name) => Some(name.clone()),

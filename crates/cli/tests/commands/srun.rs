@@ -155,7 +155,10 @@ fn input_goes_to_the_tasks() {
             }
         }
         let text = String::from_utf8(got).unwrap().to_uppercase();
-        send_messages(stream, &[out(0, &text), exited(0, 0, 0), FromStepd::NodeTasksEnded]);
+        send_messages(
+            stream,
+            &[out(0, &text), exited(0, 0, 0), FromStepd::NodeTasksEnded],
+        );
     });
     let input = "line\n".repeat(20_000);
     let seen = run_inside(&stage, &["srun", "-o", "out_%j_%s", "cat"], &input);

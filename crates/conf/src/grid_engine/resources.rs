@@ -1,6 +1,6 @@
 //! Values of `-l`: times, amounts of memory, numbers, and what each complex stands for here.
 
-use super::{CountedPer, Mapping, ComplexTarget};
+use super::{ComplexTarget, CountedPer, Mapping};
 
 /// Slurm's equivalent of requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -66,7 +66,7 @@ pub(super) fn before(state: &State, event: &Event) -> Option<NodeBefore> {
     })
 }
 
-/// An event was applied.
+/// Records the trigger events that follow from an applied event.
 pub(super) fn after(state: &mut State, event: &Event, before: Option<NodeBefore>) {
     if let (Some(before), Some(at)) = (before, time(event)) {
         follow_node(state, event, &before, at);

@@ -82,7 +82,11 @@ impl AccessDenial<'_> {
 }
 
 /// The reason that keeps a job out of a partition by its account, its QOS there and whether it asks for a reservation.
-fn access_denial<'a>(state: &'a State, spec: &'a JobSpec, partition: &PartitionConfig) -> Option<AccessDenial<'a>> {
+fn access_denial<'a>(
+    state: &'a State,
+    spec: &'a JobSpec,
+    partition: &PartitionConfig,
+) -> Option<AccessDenial<'a>> {
     let accounts = &state.accounts;
     let account = spec.account.as_deref();
     let is = |list: &[String]| account.is_some_and(|name| accounts.lists_account(list, name));
@@ -189,7 +193,9 @@ pub(super) fn still_open(state: &State, spec: &JobSpec) -> Result<Vec<String>, R
 
 /// Refuses a change of a job after which the partition that it is in does not take it.
 pub(super) fn require_open(state: &State, spec: &JobSpec, partition: &str) -> Result<(), Refusal> {
-    let barred = state.partition(partition).and_then(|p| access_denial(state, spec, p));
+    let barred = state
+        .partition(partition)
+        .and_then(|p| access_denial(state, spec, p));
     barred.map_or(Ok(()), |bar| Err(bar.refusal(partition)))
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct AccrualTurn {
 pub struct EndingUse {
     /// The part of it that counts towards use, in millionths.
     pub amount: u64,
-    /// Amounts times the seconds since 1970 at which they end at the latest.
+    /// Sum of each amount times its latest end, in seconds since 1970.
     pub amount_seconds: u128,
 }
 

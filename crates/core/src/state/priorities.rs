@@ -186,7 +186,8 @@ impl<'s> Priorities<'s> {
         for place in names.filter_map(|name| self.places.get(name).copied()) {
             let partition = &state.partitions[place];
             let name = partition.name.as_str();
-            let there = self.there[place].get_or_insert_with(|| scale.partition_amounts(state, partition));
+            let there =
+                self.there[place].get_or_insert_with(|| scale.partition_amounts(state, partition));
             let assoc = of_partitions[place].get_or_insert_with(|| {
                 let accounts = &state.accounts;
                 accounts.association_priority(account, user, name)

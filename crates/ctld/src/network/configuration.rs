@@ -134,7 +134,7 @@ pub(crate) fn read_given(conf: &Path, config: &Config) -> Result<Option<Arc<[u8]
     Ok(Some(frame::encode(&answer).into()))
 }
 
-/// By what hosts see that they are given another one.
+/// Digest by which hosts detect a changed configuration.
 pub(crate) fn version_of(given: &[u8]) -> String {
     let digest = Sha256::digest(given);
     digest[..8].iter().map(|b| format!("{b:02x}")).collect()

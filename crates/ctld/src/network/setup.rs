@@ -1,6 +1,6 @@
 //! Whether and where the controller listens for other hosts, by slurm.conf.
 
-use super::{GivenConfiguration, CredentialSubject, TokenAsker, Verified, Verifier};
+use super::{CredentialSubject, GivenConfiguration, TokenAsker, Verified, Verifier};
 use crate::node_trust::NodeTrust;
 use anyhow::{Context as _, Result};
 use log::{info, warn};

@@ -1,7 +1,7 @@
 //! Man pages.
 
 use super::names;
-use muster_cli::catalogue::{CommandEntry, CatalogueList, Row};
+use muster_cli::catalogue::{CatalogueList, CommandEntry, Row};
 use muster_cli::options::{Arg, OptionStatus};
 use std::fmt::Write as _;
 

@@ -12,7 +12,7 @@ use muster_conf::Severity;
 use muster_conf::endpoint::conf_path;
 use muster_conf::files::{PlainFile, load_flat};
 use muster_dbd::import::{
-    Entities, Names, ImportProgress, Source, Summary, UsageComparison, import_history, plan,
+    Entities, ImportProgress, Names, Source, Summary, UsageComparison, import_history, plan,
 };
 use muster_dbd::{DatabaseAddress, Kind};
 use muster_model::accounts::Accounts;
@@ -332,26 +332,31 @@ fn with_progress(source: &mut Source, store: &mut Importer) -> Result<Summary> {
     };
     let (begun, mut said) = (Instant::now(), Instant::now());
     let mut first = None;
-    let summary = import_history(source, store, &HostNames, &mut |progress: ImportProgress| {
-        let from = *first.get_or_insert(progress.done);
-        bar.set_length(progress.total);
-        bar.set_position(progress.done);
-        bar.set_message(format!("{} jobs added", progress.added));
-        if !is_shown && said.elapsed() > SAY_INTERVAL {
-            said = Instant::now();
-            let (past, left) = (
-                progress.done.saturating_sub(from),
-                progress.total.saturating_sub(progress.done),
-            );
-            let left = begun.elapsed().as_secs_f64() * left as f64 / past.max(1) as f64;
-            complain!(
-                "{} of {} looked at, {} jobs added, about {left:.0} s left",
-                progress.done,
-                progress.total,
-                progress.added
-            );
-        }
-    })?;
+    let summary = import_history(
+        source,
+        store,
+        &HostNames,
+        &mut |progress: ImportProgress| {
+            let from = *first.get_or_insert(progress.done);
+            bar.set_length(progress.total);
+            bar.set_position(progress.done);
+            bar.set_message(format!("{} jobs added", progress.added));
+            if !is_shown && said.elapsed() > SAY_INTERVAL {
+                said = Instant::now();
+                let (past, left) = (
+                    progress.done.saturating_sub(from),
+                    progress.total.saturating_sub(progress.done),
+                );
+                let left = begun.elapsed().as_secs_f64() * left as f64 / past.max(1) as f64;
+                complain!(
+                    "{} of {} looked at, {} jobs added, about {left:.0} s left",
+                    progress.done,
+                    progress.total,
+                    progress.added
+                );
+            }
+        },
+    )?;
     bar.finish_and_clear();
     let seconds = begun.elapsed().as_secs_f64();
     say!(

@@ -116,7 +116,7 @@ struct LedStep {
     /// Positions of nodes that are to be asked whether they have their part.
     unknown_parts: BTreeSet<u32>,
     addresses: Vec<String>,
-    /// Where the daemons listen for each other.
+    /// Addresses at which its step daemons listen for each other.
     mesh_addresses: Vec<Option<String>>,
     error: Option<String>,
     /// The width of the tree over its nodes.

@@ -770,7 +770,11 @@ pub(super) fn started_reply(
     below: Vec<muster_proto::step::BelowStarted>,
 ) -> AgentReply {
     match result {
-        Ok(Listening { address, mesh_address, .. }) => AgentReply::StepdsStarted {
+        Ok(Listening {
+            address,
+            mesh_address,
+            ..
+        }) => AgentReply::StepdsStarted {
             address,
             mesh_address,
             below,

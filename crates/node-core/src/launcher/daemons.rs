@@ -46,7 +46,11 @@ impl StepDaemons {
             return;
         };
         match started {
-            Ok(StartedStepd { stepd, pid, mesh_address }) => {
+            Ok(StartedStepd {
+                stepd,
+                pid,
+                mesh_address,
+            }) => {
                 let stepd = ConnectedStepd {
                     id: stepd,
                     pid,
@@ -55,7 +59,13 @@ impl StepDaemons {
                     is_adopted: false,
                 };
                 state.sessions.insert(pid, attempt);
-                self.step_ready(state, AttemptStep::new(attempt, step), stepd, placing, mesh_address);
+                self.step_ready(
+                    state,
+                    AttemptStep::new(attempt, step),
+                    stepd,
+                    placing,
+                    mesh_address,
+                );
             }
             Err(error) => state.actions.send(LauncherEvent::StepFailed {
                 attempt,

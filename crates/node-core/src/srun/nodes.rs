@@ -54,7 +54,7 @@ struct StepPart {
     nodes: Range<usize>,
     width: usize,
     key: ByteVec,
-    /// Where its daemons listen for each other, until they know it.
+    /// Addresses at which its step daemons listen for each other; empty once sent to them.
     mesh_addresses: Vec<String>,
 }
 
@@ -480,7 +480,9 @@ impl Nodes {
             out.push(Action::SendStepds(vec![stepd], seen));
         }
         match message {
-            FromStepd::NodeTasksEnded | FromStepd::Acknowledged | FromStepd::ConnectionFinished => None,
+            FromStepd::NodeTasksEnded | FromStepd::Acknowledged | FromStepd::ConnectionFinished => {
+                None
+            }
             FromStepd::ChildLost(position) => {
                 let lost = at(position)?;
                 self.node_lost(lost)

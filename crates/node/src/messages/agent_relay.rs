@@ -283,7 +283,9 @@ mod tests {
         for _ in 0..LATEST {
             far.receive::<ToAgent>().await.unwrap();
         }
-        let refused = near.send(&ToAgent::StrangerDisconnected(LATEST), None).unwrap_err();
+        let refused = near
+            .send(&ToAgent::StrangerDisconnected(LATEST), None)
+            .unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
         let all = async {
             for expected in std::iter::repeat_n(0, filled - LATEST as usize).chain(1..=LATEST) {

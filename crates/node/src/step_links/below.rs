@@ -202,7 +202,11 @@ fn connect_soon(path: &str) -> io::Result<UnixStream> {
 }
 
 fn is_over(frame: &[u8]) -> bool {
-    frame.len() <= OVER_MAX && matches!(frame::decode(&frame[4..]), Ok(FromStepd::ConnectionFinished))
+    frame.len() <= OVER_MAX
+        && matches!(
+            frame::decode(&frame[4..]),
+            Ok(FromStepd::ConnectionFinished)
+        )
 }
 
 #[cfg(test)]

@@ -93,7 +93,12 @@ impl MpiHost {
         }
     }
 
-    fn start_srun(&self, ticket: u64, parent: &ProcName, apps: &[App]) -> std::io::Result<RunningSrun> {
+    fn start_srun(
+        &self,
+        ticket: u64,
+        parent: &ProcName,
+        apps: &[App],
+    ) -> std::io::Result<RunningSrun> {
         let sizes: Vec<String> = apps.iter().map(|a| a.tasks.to_string()).collect();
         let origin = format!(
             "{} {ticket} {} {} {}",

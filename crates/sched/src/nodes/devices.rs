@@ -10,7 +10,7 @@ use muster_model::gpu_parts::{self, PartedGpu, PartsOfGpus};
 use muster_model::job::GresShare;
 use std::ops::Range;
 
-/// Devices returned to a node: instances by the index of their entry.
+/// Returns devices to a node. `held`: numbers of instances, by index of the GRES entry.
 pub(crate) fn give_back<'h>(
     class: &NodeClass,
     room: &mut Room,

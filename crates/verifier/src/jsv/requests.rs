@@ -3,7 +3,7 @@
 use super::{Site, complex_of, set_mark};
 use muster_conf::grid_engine::resources::Resources;
 use muster_conf::grid_engine::resources::split;
-use muster_conf::grid_engine::{CountedPer, ComplexTarget};
+use muster_conf::grid_engine::{ComplexTarget, CountedPer};
 use muster_conf::job_classes::rule::{Access, Element};
 use muster_conf::options::values;
 use muster_model::grid_engine as marks;
@@ -240,7 +240,10 @@ pub(crate) fn of(spec: &JobSpec, site: &Site) -> Vec<Request> {
         return requests.all;
     };
     for LicenseCount { name, count } in counts {
-        let key = requests.name(&ComplexTarget::License(name.clone()), format!("license:{name}"));
+        let key = requests.name(
+            &ComplexTarget::License(name.clone()),
+            format!("license:{name}"),
+        );
         requests.count(key, u64::from(count), Thing::License(name));
     }
     requests.all

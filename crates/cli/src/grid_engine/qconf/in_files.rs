@@ -1,7 +1,7 @@
 //! Objects in files that no command writes: parallel environments, complexes, host groups, attributes of hosts. qconf prints the
 //! line to be written, and its file.
 
-use muster_conf::grid_engine::{CountedPer, Mapping, ComplexTarget};
+use muster_conf::grid_engine::{ComplexTarget, CountedPer, Mapping};
 use std::io::Read as _;
 
 /// The largest file that is read, bytes.
@@ -238,7 +238,9 @@ fn host_value(own: &str, hosts: &str, mapping: &Mapping) -> String {
     let (name, amount) = own.split_once('=').unwrap_or((own, "TRUE"));
     let of_cluster = hosts == "global";
     match mapping.complex(name) {
-        Some(ComplexTarget::License(license)) => format!("{SLURM_CONF}: Licenses={license}:{amount}"),
+        Some(ComplexTarget::License(license)) => {
+            format!("{SLURM_CONF}: Licenses={license}:{amount}")
+        }
         _ if of_cluster => format!(
             "{SLURM_CONF}: Licenses={name}:{amount}; and into sge.conf: complex {name} license:{name}"
         ),

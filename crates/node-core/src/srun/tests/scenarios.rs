@@ -71,7 +71,10 @@ fn streams_that_are_declined_are_carried() {
     assert_eq!(bench.stepds.len(), 1, "the channel is closed");
     assert_eq!(bench.opened[0].stdin, InputSource::Own);
     bench.idle();
-    bench.stepd(1, vec![out(0, "text"), exited(0, 0, 0), FromStepd::NodeTasksEnded]);
+    bench.stepd(
+        1,
+        vec![out(0, "text"), exited(0, 0, 0), FromStepd::NodeTasksEnded],
+    );
     assert_eq!((bench.exit, bench.stdout.as_str()), (None, "text"));
     bench.reply(AgentReply::Done);
     assert_eq!(bench.exit, Some(0));
@@ -86,7 +89,10 @@ fn an_agent_of_another_version_answers_itself() {
         unreachable!()
     };
     bench.reply(AgentReply::Created(step));
-    bench.event(Event::StepdMessages(StepdIdx(0), vec![FromStepd::NodeTasksEnded]));
+    bench.event(Event::StepdMessages(
+        StepdIdx(0),
+        vec![FromStepd::NodeTasksEnded],
+    ));
     bench.idle();
     assert_eq!(bench.exit, Some(2));
 }
@@ -361,7 +367,10 @@ fn lines_are_labelled_and_ends_reported_together() {
     let mut bench = Bench::running(config, two_nodes());
     assert_eq!(bench.programs, ["/prolog"]);
     bench.stepd(1, vec![out(0, "a\nb"), exited(1, 7, 0)]);
-    bench.stepd(2, vec![out(2, "c\n"), exited(2, 0, 0), FromStepd::NodeTasksEnded]);
+    bench.stepd(
+        2,
+        vec![out(2, "c\n"), exited(2, 0, 0), FromStepd::NodeTasksEnded],
+    );
     assert_eq!(bench.printed(), "");
     bench.stepd(1, vec![exited(0, 7, 0)]);
     assert_eq!(bench.wait(), 50);
@@ -478,7 +487,10 @@ fn other_signals_are_for_the_tasks_and_a_second_term_kills() {
     assert_eq!(bench.printed(), "srun: forcing job termination\n");
     bench.signal(SIGTERM);
     assert_eq!(bench.sent_to(1), signals(&[SIGKILL]));
-    bench.stepd(1, vec![exited(0, 0, 9), exited(1, 0, 9), FromStepd::NodeTasksEnded]);
+    bench.stepd(
+        1,
+        vec![exited(0, 0, 9), exited(1, 0, 9), FromStepd::NodeTasksEnded],
+    );
     bench.stepd(2, vec![exited(2, 0, 9), FromStepd::NodeTasksEnded]);
     bench.reply(AgentReply::Done);
     assert_eq!(bench.exit, Some(137));
@@ -522,7 +534,10 @@ fn a_lost_node_is_a_failure_that_is_reported_once() {
 #[test]
 fn a_lead_that_does_not_answer_keeps_srun_for_two_seconds() {
     let mut bench = Bench::running(config(3), two_nodes());
-    bench.stepd(1, vec![exited(0, 0, 0), exited(1, 0, 0), FromStepd::NodeTasksEnded]);
+    bench.stepd(
+        1,
+        vec![exited(0, 0, 0), exited(1, 0, 0), FromStepd::NodeTasksEnded],
+    );
     bench.stepd(2, vec![exited(2, 0, 0), FromStepd::NodeTasksEnded]);
     assert_eq!((bench.exit, bench.wait()), (None, 2000));
     assert_eq!(bench.exit, Some(0));
@@ -576,7 +591,10 @@ fn a_task_that_others_wait_for_ends_the_step_with_its_status() {
     assert_eq!(bench.printed(), "srun: Terminating StepId=5.0\n");
     bench.stepd(2, vec![failed(true)]);
     assert_eq!(bench.printed(), "");
-    bench.stepd(1, vec![exited(0, 0, 9), exited(1, 0, 9), FromStepd::NodeTasksEnded]);
+    bench.stepd(
+        1,
+        vec![exited(0, 0, 9), exited(1, 0, 9), FromStepd::NodeTasksEnded],
+    );
     bench.stepd(2, vec![exited(2, 0, 9), FromStepd::NodeTasksEnded]);
     bench.reply(AgentReply::Done);
     assert_eq!(bench.exit, Some(42));

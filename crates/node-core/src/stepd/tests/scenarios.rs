@@ -215,7 +215,10 @@ fn a_task_that_leaves_the_others_waiting_is_reported() {
     world.end_tasks(0);
     let failed = |m: &FromStepd| matches!(m, FromStepd::TaskFailed { task: 0, .. });
     assert_eq!(world.has_received(failed), 1);
-    assert_eq!(world.has_received(|m| matches!(m, FromStepd::TaskJoinedMpi)), 1);
+    assert_eq!(
+        world.has_received(|m| matches!(m, FromStepd::TaskJoinedMpi)),
+        1
+    );
     assert_eq!(
         world.has_received(|m| matches!(m, FromStepd::TaskFailed { .. })),
         1

@@ -54,7 +54,7 @@ impl<'o> StepsAhead<'o> {
         self.steps.peek().map(|(_, step)| step.at.max(now))
     }
 
-    /// Takes steps while the condition holds, which gets the step and the capacity after it.
+    /// Takes steps while `is_such(step, capacity after it)` holds.
     pub(super) fn take_while(
         &mut self,
         future: &mut FutureNodes<'_>,
