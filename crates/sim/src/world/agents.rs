@@ -242,6 +242,8 @@ impl AgentExecutor<'_> {
                 invariants::invariant_a_released_launch_is_not_ordered_again(
                     self.world, node, attempt,
                 )?;
+                // If it is to be stopped still, that order follows: others before this one were lost with a launcher that had not begun it.
+                self.world.truth.stopped.remove(&(node, attempt));
                 let share = nodes::share(grant);
                 let known = self
                     .world
