@@ -18,7 +18,7 @@ pub struct Replica {
     origin: i64,
     copied: CopyProgress,
     /// Number of writes to this copy. A writer that finds another number than its own is not the only one.
-    turn: i64,
+    write_count: i64,
 }
 
 impl Replica {
@@ -37,7 +37,7 @@ impl Replica {
             cluster: cluster.to_owned(),
             origin: source.origin(),
             copied: CopyProgress::default(),
-            turn: 0,
+            write_count: 0,
         };
         if replica.read()?.is_none() {
             let row = vec![
@@ -51,7 +51,7 @@ impl Replica {
             let begun = upserts(replica.database.kind(), "muster_copy", COPY, 2, vec![row]);
             replica.database.execute(&begun)?;
         }
-        (replica.copied, replica.turn) = replica
+        (replica.copied, replica.write_count) = replica
             .read()?
             .ok_or(DatabaseError::Answer("no row of the copy"))?;
         Ok(replica)
@@ -62,7 +62,7 @@ impl Replica {
         self.copied
     }
 
-    /// Progress and turn of the copy, by the database.
+    /// Progress and write count of the copy, by the database.
     fn read(&mut self) -> Result<Option<(CopyProgress, i64)>, DatabaseError> {
         let sql = "SELECT stage, reached_row, log_number, turn FROM muster_copy WHERE cluster = ? AND origin = ?";
         let of = vec![SqlValue::text(&self.cluster), self.origin.into()];
@@ -76,7 +76,7 @@ impl Replica {
             SqlValue::Integer(stage),
             SqlValue::Integer(row),
             SqlValue::Integer(number),
-            SqlValue::Integer(turn),
+            SqlValue::Integer(write_count),
         ] = row.as_slice()
         else {
             return Err(DatabaseError::Answer("how far the copy is"));
@@ -89,7 +89,7 @@ impl Replica {
             row: *row,
             number: *number,
         };
-        Ok(Some((copied, *turn)))
+        Ok(Some((copied, *write_count)))
     }
 
     /// Copies the next part of the rows; returns whether there were some.
@@ -107,14 +107,14 @@ impl Replica {
             number(copied.stage).into(),
             copied.row.into(),
             copied.number.into(),
-            (self.turn + 1).into(),
+            (self.write_count + 1).into(),
             SqlValue::text(&self.cluster),
             self.origin.into(),
         ];
         statements.push(Statement::new(kind, sql, values));
         self.check_turn()?;
         self.database.execute(&statements)?;
-        (self.copied, self.turn) = (copied, self.turn + 1);
+        (self.copied, self.write_count) = (copied, self.write_count + 1);
         if copied.stage == Stage::Following {
             source.forget(copied, FORGOTTEN)?;
         }
@@ -124,7 +124,7 @@ impl Replica {
     /// Nobody else has written since.
     fn check_turn(&mut self) -> Result<(), DatabaseError> {
         match self.read()? {
-            Some((_, turn)) if turn == self.turn => Ok(()),
+            Some((_, count)) if count == self.write_count => Ok(()),
             _ => Err(DatabaseError::OtherWriter(self.cluster.clone())),
         }
     }
