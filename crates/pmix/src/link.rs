@@ -180,23 +180,34 @@ impl Link {
         }
     }
 
-    /// Handles the UCX offer of the other end.
-    fn try_way(&mut self, offer: UcxOffer, ucx: Option<&mut Ucx>) {
-        let (Some(ucx), Some(tag)) = (ucx, self.lane.other_tag()) else {
+    /// Handles the UCX offer of the other end, which comes once. The end with the lower address connects first.
+    fn take_offer(&mut self, offer: UcxOffer, own: &str, ucx: Option<&mut Ucx>) {
+        let (Some(ucx), LaneState::None) = (ucx, &self.lane.way) else {
             return;
         };
-        let way = match offer {
-            UcxOffer::Address(address) => ucx.connect(&address).map_err(|e| e.to_string()),
-            UcxOffer::Unavailable(why) => Err(why),
+        match offer {
+            UcxOffer::Unavailable(why) => self.note = Some(format!("{}: {why}", self.peer)),
+            UcxOffer::Address(address) if own < self.peer.as_str() => self.try_way(&address, ucx),
+            UcxOffer::Address(address) => self.lane.way = LaneState::Offered(address.into()),
+        }
+    }
+
+    /// Connects to the other end's UCX address and sends the first packet.
+    fn try_way(&mut self, address: &[u8], ucx: &mut Ucx) {
+        let Some(tag) = self.lane.other_tag() else {
+            return;
         };
-        match way {
+        match ucx.connect(address) {
             Ok(endpoint) => {
                 self.lane.way = LaneState::Tried(endpoint, tag);
                 if let Err(e) = ucx.send(endpoint, tag, self.lane.trial()) {
                     self.lose_way(ucx, &e.to_string());
                 }
             }
-            Err(why) => self.note = Some(format!("{}: {why}", self.peer)),
+            Err(e) => {
+                self.lane.way = LaneState::None;
+                self.note = Some(format!("{}: {e}", self.peer));
+            }
         }
     }
 
@@ -212,10 +223,16 @@ impl Link {
     }
 
     /// Takes a UCX packet with this connection's tag; returns the messages that are now in order.
-    pub(crate) fn packet(&mut self, packet: &[u8]) -> Vec<Wire> {
+    pub(crate) fn packet(&mut self, packet: &[u8], ucx: &mut Ucx) -> Vec<Wire> {
         let mut messages = Vec::new();
         match self.lane.open(packet) {
-            Some(Packet::Trial) => self.say(&Wire::Reached),
+            Some(Packet::Trial) => {
+                self.say(&Wire::Reached);
+                if let LaneState::Offered(address) = &mut self.lane.way {
+                    let address = std::mem::take(address);
+                    self.try_way(&address, ucx);
+                }
+            }
             Some(Packet::Message(number, body)) => {
                 let bodies = self.lane.take(number, body);
                 self.decode(bodies, &mut messages);
@@ -229,10 +246,10 @@ impl Link {
     }
 
     /// Handles a message that arrived over the connection.
-    fn take(&mut self, message: Wire, ucx: Option<&mut Ucx>, messages: &mut Vec<Wire>) {
+    fn take(&mut self, message: Wire, own: &str, ucx: Option<&mut Ucx>, messages: &mut Vec<Wire>) {
         match message {
             Wire::Bye => self.bye = true,
-            Wire::Ucx(offer) => self.try_way(offer, ucx),
+            Wire::Ucx(offer) => self.take_offer(offer, own, ucx),
             Wire::Reached => {
                 if let LaneState::Tried(endpoint, tag) = self.lane.way {
                     eprintln!("messages to the host at {} go by UCX", self.peer);
@@ -286,7 +303,9 @@ impl Link {
         // Messages that arrived before the other end closed the connection still count.
         while self.is_known() {
             match self.input.take() {
-                Ok(Some(message)) => self.take(message, ucx.as_deref_mut(), &mut messages),
+                Ok(Some(message)) => {
+                    self.take(message, own.address, ucx.as_deref_mut(), &mut messages)
+                }
                 Ok(None) => break,
                 Err(e) => {
                     eprintln!("invalid message from the host at {}: {e}", self.peer);

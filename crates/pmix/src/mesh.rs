@@ -235,7 +235,7 @@ impl Mesh {
                     let Some(link) = self.links.iter_mut().find(|l| l.lane.has_tag(tag)) else {
                         continue;
                     };
-                    for message in link.packet(&packet) {
+                    for message in link.packet(&packet, ucx) {
                         out.push(MeshEvent::Message(link.peer.clone(), message));
                     }
                 }

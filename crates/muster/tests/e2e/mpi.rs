@@ -748,8 +748,14 @@ fn a_step_goes_on_when_ucx_breaks() {
         c.ok("cat ../spool.*/shim.log")
     );
     assert!(told(&c, "go by UCX") > 0);
-    // Both ends find it, and the user hears of it once.
-    assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
+    // Both ends find it, and the user reads it once.
+    assert_eq!(
+        ran.err.lines().count(),
+        1,
+        "{}{}",
+        ran.err,
+        c.ok("cat ../spool.*/shim.log")
+    );
     assert!(
         ran.err
             .contains("UCX (PMIxDirectConnUCX) is not used between nodes, but TCP: 127.0.0.1:"),
