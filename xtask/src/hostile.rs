@@ -9,6 +9,7 @@ use muster_hostile::load::{Assignment, LOADS};
 use muster_hostile::network::NetworkDaemons;
 use muster_hostile::random::Random;
 use muster_hostile::rest::RestDaemon;
+use muster_hostile::slices::Slices;
 use muster_hostile::target::{Target, configuration};
 use std::fs;
 use std::path::Path;
@@ -140,6 +141,13 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     let options = Options::read(args)?;
     let place = target().join("hostile");
     fs::create_dir_all(&place).with_context(|| format!("cannot create {}", place.display()))?;
+    let slices = match Slices::enter() {
+        Ok(slices) => Some(slices),
+        Err(e) => {
+            println!("daemons and users have no shares of the processors of their own: {e}");
+            None
+        }
+    };
     let mut cluster = Cluster::stopped("hostile", options.release)?;
     let up = prepare(&cluster, &place)?;
     let words: Vec<&str> = up.iter().map(String::as_str).collect();
@@ -147,7 +155,8 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     let attacked = Target::new(&cluster.home);
     let _rest = RestDaemon::start(&attacked).context("slurmrestd")?;
     let _network = NetworkDaemons::start(&attacked).context("SlurmdPort and sackd")?;
-    let (mut report, mut random) = (CampaignReport::default(), Random::new(options.seed));
+    let mut random = Random::new(options.seed);
+    let mut report = CampaignReport::with_slices(slices);
     let started = Instant::now();
     for number in 0.. {
         for attack in &options.attacks {

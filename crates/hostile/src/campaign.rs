@@ -6,6 +6,7 @@ use crate::load::{Assignment, LOADS};
 use crate::outcome::Outcome;
 use crate::peer::PeerReply;
 use crate::random::Random;
+use crate::slices::Slices;
 use crate::sys::{ATTACKER, NAMELESS, ROOT, VICTIM, in_own_session};
 use crate::target::Target;
 use muster_proto::client::{Query, RequestBody, Response};
@@ -21,7 +22,7 @@ pub const PROCESSES: usize = 8;
 const GRACE: Duration = Duration::from_secs(60);
 
 /// Results of attacks so far.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct CampaignReport {
     /// Number of runs of each attack, and their outcome.
     rows: BTreeMap<&'static str, (u64, Outcome)>,
@@ -34,6 +35,8 @@ pub struct CampaignReport {
     /// Times of a command that asks no daemon meanwhile: the machine's own part, whose processors the attackers use
     /// too.
     pub starts: Latencies,
+    /// Shares of the processors, where users have them.
+    slices: Option<Slices>,
     /// Requests of the other user while loads ran, and the time that the controller had them, by its own count.
     served: (u64, Duration),
 }
@@ -52,6 +55,14 @@ pub struct Round {
 }
 
 impl CampaignReport {
+    /// No results yet; the users have these shares of the processors.
+    pub fn with_slices(slices: Option<Slices>) -> CampaignReport {
+        CampaignReport {
+            slices,
+            ..CampaignReport::default()
+        }
+    }
+
     /// Carries out an attack and examines the cluster; says whether anything was found.
     pub fn attack(&mut self, target: &Target, attack: &Attack, random: &mut Random) -> bool {
         let before = Daemons::of(target);
@@ -81,6 +92,9 @@ impl CampaignReport {
             };
             let mut command = command();
             task.put(target, &mut command);
+            if let Some(slices) = &self.slices {
+                slices.put_attacker(&mut command);
+            }
             command
                 .stdin(Stdio::null())
                 .stdout(Stdio::piped())
@@ -114,7 +128,7 @@ impl CampaignReport {
 
     /// One submission of another user, by the command, as users make it.
     fn submit(&mut self, target: &Target, outcome: &mut Outcome) {
-        let mut command = sbatch(target);
+        let mut command = self.sbatch(target);
         command.args(["-o", "/dev/null", "--wrap", "true"]);
         let started = Instant::now();
         let ran = command.output();
@@ -136,12 +150,28 @@ impl CampaignReport {
 
     /// One start of the same command, in the same way, that does not speak to the controller.
     fn start(&mut self, target: &Target) {
-        let mut command = sbatch(target);
+        let mut command = self.sbatch(target);
         command.arg("--version");
         let started = Instant::now();
         if command.output().is_ok_and(|output| output.status.success()) {
             self.starts.0.push(started.elapsed());
         }
+    }
+
+    /// The command by which another user submits, in another login session than the attacker.
+    fn sbatch(&self, target: &Target) -> Command {
+        let mut command = Command::new(target.home().join("bin/sbatch"));
+        command
+            .env("SLURM_CONF", target.home().join("slurm.conf"))
+            .current_dir(target.dir_of(VICTIM))
+            .uid(VICTIM.uid)
+            .gid(VICTIM.gid)
+            .stdin(Stdio::null());
+        in_own_session(&mut command);
+        if let Some(slices) = &self.slices {
+            slices.put_other(&mut command);
+        }
+        command
     }
 
     fn examine(&mut self, target: &Target, before: &Daemons, outcome: &mut Outcome) {
@@ -212,6 +242,9 @@ impl CampaignReport {
             );
         }
         if !self.submissions.0.is_empty() {
+            if self.slices.is_some() {
+                text += "daemons, the attacker and the other user have shares of the processors of their own\n";
+            }
             let _ = writeln!(text, "another user's submissions: {}", self.submissions);
             let _ = writeln!(text, "sbatch --version meanwhile: {}", self.starts);
             let (count, time) = self.served;
@@ -257,19 +290,6 @@ impl fmt::Display for Latencies {
             ms(1000)
         )
     }
-}
-
-/// The command by which another user submits, in another login session than the attacker.
-fn sbatch(target: &Target) -> Command {
-    let mut command = Command::new(target.home().join("bin/sbatch"));
-    command
-        .env("SLURM_CONF", target.home().join("slurm.conf"))
-        .current_dir(target.dir_of(VICTIM))
-        .uid(VICTIM.uid)
-        .gid(VICTIM.gid)
-        .stdin(Stdio::null());
-    in_own_session(&mut command);
-    command
 }
 
 /// Requests of the other user so far, and the time that the controller had them.

@@ -22,5 +22,6 @@ pub mod random;
 pub mod requests;
 pub mod rest;
 mod roles;
+pub mod slices;
 pub mod sys;
 pub mod target;

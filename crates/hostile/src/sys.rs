@@ -4,11 +4,13 @@
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use std::fs::File;
 use std::io::{self, IoSlice};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A user and its primary group.
@@ -86,6 +88,17 @@ pub fn in_own_session(command: &mut Command) {
     let begin = || nix::unistd::setsid().map(drop).map_err(io::Error::from);
     // SAFETY: setsid(2) is safe to call between fork and exec, and the closure does nothing else.
     unsafe { command.pre_exec(begin) };
+}
+
+/// Has a command join a cgroup, given its file of processes.
+pub(crate) fn in_cgroup(command: &mut Command, processes: Arc<File>) {
+    let join = move || {
+        nix::unistd::write(&processes, b"0")
+            .map(drop)
+            .map_err(io::Error::from)
+    };
+    // SAFETY: write(2) to an open descriptor is safe to call between fork and exec, and the closure does nothing else.
+    unsafe { command.pre_exec(join) };
 }
 
 /// Has a command be killed when the thread ends that starts it.
