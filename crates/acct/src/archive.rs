@@ -29,7 +29,7 @@ pub struct ArchiveHeader {
     /// The database that the rows are of, as in [`crate::CopySource::origin`].
     #[n(1)]
     pub origin: i64,
-    /// The kind of the rows, as in [`crate::Purged::name`].
+    /// The kind of the rows, as in [`crate::PurgeKind::name`].
     #[n(2)]
     pub what: String,
     /// When it was written.

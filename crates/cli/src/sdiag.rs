@@ -91,9 +91,11 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
         )));
     }
     let failed = |error: ConnectError| match (reset, error) {
-        (true, ConnectError::Refused(refusal)) => {
-            Failure::new(format!("slurm_reset_statistics: {}", refusal.code.text()))
-        }
+        (true, ConnectError::Refused(refusal)) => Failure::new(format!(
+            "sdiag: error: {}\nslurm_reset_statistics: {}",
+            refusal.detail,
+            refusal.code.text()
+        )),
         (_, error) => failed_call("slurm_get_statistics")(error),
     };
     let mut client = Client::connect().map_err(&failed)?;

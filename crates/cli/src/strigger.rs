@@ -8,7 +8,7 @@ use crate::people;
 use crate::say::{self, Say};
 use muster_model::command::{Reply, UserCommand};
 use muster_model::ids::JobId;
-use muster_model::refusal::Refusal;
+use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::trigger::{TRIGGER_OFFSET_MAX_S, Trigger, TriggerAsk, TriggerEvents};
 use muster_proto::client::{Query, Response};
 use nix::unistd::{AccessFlags, access};
@@ -337,6 +337,18 @@ fn refused(call: &str, error: &ConnectError) -> ExitCode {
     ExitCode::FAILURE
 }
 
+/// Prints the limit or the right that is missing, which Slurm's words do not name.
+fn detail(say: &Say, error: &ConnectError) {
+    if let ConnectError::Refused(refusal) = error
+        && matches!(
+            refusal.code,
+            RefusalCode::TooManyTriggers | RefusalCode::AccessDenied
+        )
+    {
+        say.error(&refusal.detail);
+    }
+}
+
 fn command(call: &str, ask: TriggerAsk) -> Result<Result<(), ConnectError>, ExitCode> {
     match connect(call)?.command(UserCommand::Trigger(Box::new(ask))) {
         Ok(Reply::Done { .. }) => Ok(Ok(())),
@@ -350,6 +362,7 @@ fn set(say: &Say, options: TriggerOptions) -> Result<(), ExitCode> {
     let program = options.program.unwrap_or_default();
     // The controller has no look at files: it would wait for them.
     if access(path_of(&program), AccessFlags::X_OK).is_err() {
+        say.error(&format!("--program={program} cannot be executed"));
         say::stderr(&format!("{CALL}: Access/permission denied\n"));
         return Err(ExitCode::FAILURE);
     }
@@ -362,11 +375,7 @@ fn set(say: &Say, options: TriggerOptions) -> Result<(), ExitCode> {
         permanent: options.permanent,
     };
     command(CALL, ask)?.map_err(|error| {
-        if let ConnectError::Refused(refusal) = &error
-            && refusal.code == muster_model::refusal::RefusalCode::TooManyTriggers
-        {
-            say.error(&refusal.detail);
-        }
+        detail(say, &error);
         refused(CALL, &error)
     })?;
     say.verbose("trigger set");
@@ -384,7 +393,10 @@ fn clear(say: &Say, options: &TriggerOptions) -> Result<(), ExitCode> {
         let is_refusal = matches!(error, ConnectError::Refused(_));
         return match say.quiet && is_refusal {
             true => Ok(()),
-            false => Err(refused(CALL, &error)),
+            false => {
+                detail(say, &error);
+                Err(refused(CALL, &error))
+            }
         };
     }
     match (options.job, options.id, options.uid) {

@@ -708,10 +708,18 @@ fn scheduler_parameters(reader: &Reader<'_>, findings: &mut Findings) -> Vec<Str
 
 fn slurmctld_parameters(reader: &Reader<'_>, findings: &mut Findings) -> RateLimits {
     let words = reader.list("SlurmctldParameters");
-    match reader.settings.get("SlurmctldParameters") {
-        Some(setting) => crate::slurmctld_parameters::read(&words, &setting.origin, findings),
-        None => RateLimits::default(),
+    let Some(setting) = reader.settings.get("SlurmctldParameters") else {
+        return RateLimits::default();
+    };
+    let has = |name: &str| words.iter().any(|word| word.eq_ignore_ascii_case(name));
+    let slurm_user = reader.settings.get("SlurmUser");
+    let is_root = slurm_user.is_none_or(|user| matches!(user.value.as_str(), "root" | "0"));
+    if has("allow_user_triggers") && !is_root {
+        let message = "SlurmctldParameters=allow_user_triggers has no effect: a controller that is not root runs no programs as users";
+        let help = "remove it; users can have triggers with SlurmUser=root only";
+        findings.warn(&setting.origin, "SlurmctldParameters", message, help);
     }
+    crate::slurmctld_parameters::read(&words, &setting.origin, findings)
 }
 
 fn propagate(reader: &Reader<'_>, findings: &mut Findings) -> Propagate {

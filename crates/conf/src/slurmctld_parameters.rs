@@ -102,8 +102,18 @@ pub(crate) fn read(words: &[String], origin: &Origin, findings: &mut Findings) -
                 complain(word, &lower, &wrong, origin, findings);
             }
         } else if !OTHERS.contains(&lower.as_str()) {
-            let message = format!("{KEY}={name} is not implemented yet");
-            findings.warn(origin, KEY, message, "");
+            let mistyped = nearest_of(&lower, OTHERS.into_iter());
+            let (message, help) = match mistyped {
+                Some(near) => (
+                    format!("{KEY}: `{word}` is not a valid parameter and is ignored"),
+                    format!("did you mean `{near}`?"),
+                ),
+                None => (
+                    format!("{KEY}={name} is not implemented yet"),
+                    String::new(),
+                ),
+            };
+            findings.warn(origin, KEY, message, &help);
         }
     }
     if let (Some(name), false) = (unused, limits.enabled) {
@@ -136,7 +146,7 @@ fn complain(word: &str, name: &str, wrong: &WordError, origin: &Origin, findings
             "write rl_enable, or leave it out".to_owned(),
         ),
         WordError::Number(least) => (
-            format!("`{word}` has no number from {least}"),
+            format!("`{word}` needs a number of at least {least}"),
             format!("write {name}=NUMBER"),
         ),
     };
@@ -187,10 +197,10 @@ mod tests {
             ("rl_enabled", "did you mean `rl_enable`?"),
             ("rl_nosuch=1", "not a valid parameter"),
             ("rl_enable=no", "takes no value"),
-            ("rl_bucket_size=x", "no number from 1"),
+            ("rl_bucket_size=x", "needs a number of at least 1"),
             ("rl_bucket_size", "write rl_bucket_size=NUMBER"),
-            ("rl_refill_period=0", "no number from 1"),
-            ("rl_log_freq=-1", "no number from 0"),
+            ("rl_refill_period=0", "needs a number of at least 1"),
+            ("rl_log_freq=-1", "needs a number of at least 0"),
         ] {
             let (_, found) = parse(&format!("rl_enable,{wrong}"));
             let [(Severity::Error, text)] = found.as_slice() else {
@@ -210,9 +220,31 @@ mod tests {
                 "{found:?}"
             );
         }
+        let (_, found) = parse("allow_user_trigger");
+        assert!(
+            matches!(found.as_slice(), [(Severity::Warning, text)] if text.contains("did you mean `allow_user_triggers`?")),
+            "{found:?}"
+        );
         assert_eq!(
             parse("preempt_send_user_signal,enable_configless,allow_user_triggers").1,
             []
         );
+    }
+
+    /// An administrator learned of it from users only, whose triggers were refused.
+    #[test]
+    fn triggers_of_users_without_effect_are_warned_of() {
+        for (user, warns) in [
+            ("SlurmUser=slurm", true),
+            ("SlurmUser=root", false),
+            ("", false),
+        ] {
+            let text = format!("SlurmctldParameters=allow_user_triggers\n{user}\n");
+            let (_, findings) = crate::load_text("slurm.conf".as_ref(), &text);
+            let mut about = findings
+                .iter()
+                .filter(|d| d.message.contains("allow_user_triggers"));
+            assert_eq!(about.next().is_some(), warns, "{user}: {findings:?}");
+        }
     }
 }

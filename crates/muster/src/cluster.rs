@@ -7,6 +7,7 @@ use crate::home::Home;
 use crate::hosts;
 use crate::install;
 use crate::slurm_user;
+use crate::slurmctld;
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use muster_cli::connect::Client;
@@ -675,8 +676,10 @@ pub(crate) fn config(args: &[String]) -> ExitCode {
         return ExitCode::from(1);
     }
     let mut report = muster_conf::check(path);
-    let account = slurm_user::check_account(&report.config);
-    report.diagnostics.extend(account);
+    let accounts = slurm_user::check_accounts(&report.config);
+    report.diagnostics.extend(accounts);
+    let directory = slurmctld::check_state_location(&report.config);
+    report.diagnostics.extend(directory);
     say!("{report}\n");
     ExitCode::from(u8::from(!report.is_usable()))
 }

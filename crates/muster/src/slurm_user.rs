@@ -38,19 +38,27 @@ pub(crate) fn assume(config: &Config, log: Option<&Path>) -> Result<()> {
     prctl::set_dumpable(false).context("cannot protect the controller's memory")
 }
 
-/// Finding of `muster config check` about a `SlurmUser` that has no account here. The file may be for another host.
-pub(crate) fn check_account(config: &Config) -> Option<Diagnostic> {
-    let setting = config.raw.get("SlurmUser")?;
-    let name = &config.slurm_user;
-    matches!(look_up(name), Ok(None)).then(|| Diagnostic {
-        severity: Severity::Warning,
-        origin: setting.origin.clone(),
-        key: "SlurmUser".to_owned(),
-        message: format!(
-            "SlurmUser={name}: this host has no such account; slurmctld would not start here"
-        ),
-        help: "make the account on the controller's host, or name another".to_owned(),
-    })
+/// Findings of `muster config check` about a `SlurmUser` and a `SlurmdUser` that have no account here. The file may be for another
+/// host.
+pub(crate) fn check_accounts(config: &Config) -> Vec<Diagnostic> {
+    let daemons = [
+        ("SlurmUser", "slurmctld", "the controller's host"),
+        ("SlurmdUser", "slurmd", "each node"),
+    ];
+    let missing = daemons.into_iter().filter_map(|(key, daemon, host)| {
+        let setting = config.raw.get(key)?;
+        let name = &setting.value;
+        matches!(look_up(name), Ok(None)).then(|| Diagnostic {
+            severity: Severity::Warning,
+            origin: setting.origin.clone(),
+            key: key.to_owned(),
+            message: format!(
+                "{key}={name}: this host has no such account; {daemon} would not start here"
+            ),
+            help: format!("make the account on {host}, or name another"),
+        })
+    });
+    missing.collect()
 }
 
 fn look_up(name: &str) -> nix::Result<Option<User>> {
@@ -195,9 +203,12 @@ mod tests {
                 Path::new("slurm.conf"),
                 &format!("ClusterName=c\n{line}\n"),
             );
-            check_account(&config).map(|finding| finding.to_string())
+            let found = check_accounts(&config);
+            found.first().map(ToString::to_string)
         };
         assert_eq!((found(""), found("SlurmUser=root")), (None, None));
+        let node = found("SlurmdUser=no-such-account").expect("a finding");
+        assert!(node.contains("slurmd would not start"), "{node}");
         let said = found("SlurmUser=no-such-account").unwrap();
         for word in [
             ":2:",

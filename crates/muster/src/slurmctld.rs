@@ -8,6 +8,7 @@ use crate::logging;
 use crate::slurm_user;
 use anyhow::{Context, Result, ensure};
 use muster_conf::endpoint::conf_path;
+use muster_conf::{Config, Diagnostic, Severity};
 use muster_ctld::client_timeouts::ClientTimeouts;
 use muster_ctld::priority;
 use muster_ctld::{HttpAnswer, HttpPages};
@@ -147,6 +148,27 @@ fn check_state_directory(dir: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Finding of `muster config check` about a `StateSaveLocation` with which slurmctld does not start. Slurm's default is one.
+pub(crate) fn check_state_location(config: &Config) -> Option<Diagnostic> {
+    const KEY: &str = "StateSaveLocation";
+    let wrong = check_state_directory(&config.paths.state_save_location).err()?;
+    let origin = match config
+        .raw
+        .get(KEY)
+        .or_else(|| config.raw.get("ClusterName"))
+    {
+        Some(setting) => setting.origin.clone(),
+        None => return None,
+    };
+    Some(Diagnostic {
+        severity: Severity::Error,
+        origin,
+        key: KEY.to_owned(),
+        message: wrong.to_string(),
+        help: "slurmctld would not start".to_owned(),
+    })
+}
+
 fn start(args: Args) -> Result<()> {
     let conf = args.conf.unwrap_or_else(conf_path);
     let conf = std::fs::canonicalize(&conf)
@@ -208,5 +230,20 @@ mod tests {
             );
         }
         assert!(check_state_directory(Path::new("/var/spool/slurmctld")).is_ok());
+    }
+
+    #[test]
+    fn a_check_of_the_configuration_finds_such_a_directory() {
+        let finding = |line: &str| {
+            let text = format!("ClusterName=c\nSlurmctldHost=h\n{line}\n");
+            let (config, _) = muster_conf::load_text(Path::new("slurm.conf"), &text);
+            check_state_location(&config)
+        };
+        for (line, at) in [("StateSaveLocation=/var/spool", 3), ("", 1)] {
+            let found = finding(line).expect(line);
+            assert_eq!((found.severity, found.origin.line), (Severity::Error, at));
+            assert!(found.message.contains("/var/spool/slurmctld"), "{found}");
+        }
+        assert_eq!(finding("StateSaveLocation=/var/spool/slurmctld"), None);
     }
 }

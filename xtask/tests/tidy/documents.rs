@@ -1,14 +1,17 @@
 //! What documents name of the code is there: files, modules and items between backticks.
 
 use crate::source::{Source, all, root};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
 /// Folders of documents about the code.
 const FOLDERS: [&str; 3] = ["", "docs", "docs/decisions"];
-/// They tell of the past, too.
-const HISTORIES: [&str; 2] = ["docs/security.md", "docs/performance.md"];
+/// It tells of the past, too.
+const HISTORY: &str = "docs/performance.md";
+/// The document whose part between these headings tells of the past.
+const PARTLY_HISTORY: (&str, &str, &str) =
+    ("docs/security.md", "\n## Findings", "\n## Between hosts");
 /// Examples, and what is not this project's.
 const NOT_OURS: [&str; 3] = ["mod.rs", "name.rs", "verb.rs"];
 
@@ -21,13 +24,24 @@ fn documents() -> Vec<(String, String)> {
                 let name = path.file_name().expect("a name").to_string_lossy();
                 let text = fs::read_to_string(&path).expect("a document");
                 let name = Path::new(folder).join(&*name).display().to_string();
-                if !HISTORIES.contains(&name.as_str()) {
+                if name != HISTORY {
+                    let text = without_history(&name, text);
                     found.push((name, text));
                 }
             }
         }
     }
     found
+}
+
+fn without_history(name: &str, text: String) -> String {
+    let (document, begin, end) = PARTLY_HISTORY;
+    if name != document {
+        return text;
+    }
+    let (before, rest) = text.split_once(begin).expect("the heading");
+    let (_, after) = rest.split_once(end).expect("the heading after it");
+    format!("{before}\n{after}")
 }
 
 /// The most lines that ARCHITECTURE.md may have: who has never seen the code reads all of it.
@@ -75,6 +89,7 @@ fn is_word(c: char) -> bool {
 #[test]
 fn documents_name_what_is_there() {
     let sources = all();
+    let members = Members::of(&sources);
     let mut words: BTreeSet<&str> = BTreeSet::new();
     for source in &sources {
         words.extend(source.text.split(|c| !is_word(c)));
@@ -100,7 +115,7 @@ fn documents_name_what_is_there() {
             let is_there = if token.ends_with(".rs") {
                 is_file(token)
             } else if token.contains("::") {
-                token.split("::").all(|word| words.contains(word)) && is_member(&sources, token)
+                token.split("::").all(|word| words.contains(word)) && members.has(token)
             } else {
                 true
             };
@@ -112,42 +127,113 @@ fn documents_name_what_is_there() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Whether a path `Type::member` names something that a source has beside the type's definition or in a block of its methods; paths of
-/// other kinds, and types of other crates, are not looked at.
-fn is_member(sources: &[Source], path: &str) -> bool {
-    let mut names = path.rsplit("::");
-    let (Some(member), Some(owner)) = (names.next(), names.next()) else {
-        return true;
-    };
-    if !owner.starts_with(char::is_uppercase) {
-        return true;
+/// A type that a comment names with a member is there, and has the member.
+#[test]
+fn comments_name_members_that_are_there() {
+    let sources = all();
+    let members = Members::of(&sources);
+    let mut wrong = BTreeSet::new();
+    for source in &sources {
+        for line in source.text.lines() {
+            let Some((_, comment)) = line.split_once("//") else {
+                continue;
+            };
+            for token in comment.split('`').skip(1).step_by(2) {
+                let is_path = token.contains("::") && token.chars().all(|c| is_word(c) || c == ':');
+                if is_path && !members.has(token) {
+                    wrong.insert(format!("{}: {token}", source.path));
+                }
+            }
+        }
     }
-    let heads = [
-        "impl",
-        "pub enum",
-        "enum",
-        "pub struct",
-        "struct",
-        "pub trait",
-        "trait",
-        "bitflags",
-    ];
-    let is_head = |line: &str| {
-        let line = line
-            .trim_start()
-            .replace("(crate)", "")
-            .replace("(super)", "");
-        heads.iter().any(|head| line.starts_with(head)) && has_word(&line, owner)
-    };
-    let mut homes = sources
-        .iter()
-        .filter(|s| s.text.lines().any(is_head))
-        .peekable();
-    homes.peek().is_none() || homes.any(|source| has_word(&source.text, member))
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-fn has_word(text: &str, word: &str) -> bool {
-    text.split(|c| !is_word(c)).any(|own| own == word)
+/// Members of types: for each type the words of the sources that have its definition or a block of its methods.
+struct Members<'s> {
+    homes: BTreeMap<&'s str, Vec<usize>>,
+    words: Vec<BTreeSet<&'s str>>,
+}
+
+/// Beginnings of lines that define a type or begin a block of its methods.
+const HEADS: [&str; 6] = ["impl", "enum", "struct", "trait", "union", "bitflags"];
+
+impl<'s> Members<'s> {
+    fn of(sources: &'s [Source]) -> Members<'s> {
+        let mut homes: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        for (number, source) in sources.iter().enumerate() {
+            for line in source.text.lines() {
+                let line = line.trim_start();
+                let line = match line.strip_prefix("pub") {
+                    Some(rest) => rest
+                        .trim_start_matches("(crate)")
+                        .trim_start_matches("(super)"),
+                    None => line,
+                };
+                let line = line.trim_start();
+                if HEADS.iter().any(|head| line.starts_with(head)) {
+                    for word in line.split(|c| !is_word(c)) {
+                        homes.entry(word).or_default().push(number);
+                    }
+                }
+            }
+        }
+        let words = sources.iter();
+        let words = words.map(|s| s.text.split(|c| !is_word(c)).collect());
+        Members {
+            homes,
+            words: words.collect(),
+        }
+    }
+
+    /// Whether a path of a type and a member names a member that is there. A type without the path of another crate must be there, too;
+    /// other paths of types of other crates are not looked at, nor paths of other kinds.
+    fn has(&self, path: &str) -> bool {
+        let mut names = path.rsplit("::");
+        let (Some(member), Some(owner)) = (names.next(), names.next()) else {
+            return true;
+        };
+        if !owner.starts_with(char::is_uppercase) || owner == "Self" {
+            return true;
+        }
+        match self.homes.get(owner) {
+            None => {
+                let root = path.split("::").next().unwrap_or(owner);
+                root != owner && root != "crate" && root != "super" && !root.starts_with("muster")
+            }
+            Some(homes) => homes.iter().any(|home| self.words[*home].contains(member)),
+        }
+    }
+}
+
+#[test]
+fn members_of_comments_are_found() {
+    let source = |text: &str| Source {
+        path: "crates/x/src/lib.rs".to_owned(),
+        package: "x".to_owned(),
+        is_test: false,
+        modules: Vec::new(),
+        text: text.to_owned(),
+    };
+    let sources = [source("pub(crate) enum One {\n    Two,\n}\n")];
+    let members = Members::of(&sources);
+    for there in [
+        "One::Two",
+        "crate::One::Two",
+        "Self::x",
+        "tokio::net::UnixStream::x",
+        "a::b",
+    ] {
+        assert!(members.has(there), "{there}");
+    }
+    for gone in [
+        "One::Three",
+        "Old::Two",
+        "crate::Old::Two",
+        "muster_x::Old::Two",
+    ] {
+        assert!(!members.has(gone), "{gone}");
+    }
 }
 
 /// Documents that say which file has what.

@@ -26,7 +26,7 @@ pub(crate) struct SubmitLine {
     pub(crate) chosen: ChosenOptions,
     /// Script or program, and its arguments.
     pub(crate) words: Vec<String>,
-    /// The command's voice.
+    /// Prints the command's messages.
     pub(crate) say: Say,
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn read(
 /// of them would be a quarter of what sbatch does, and more of what srun does in an allocation.
 pub(crate) struct Variables {
     all: Vec<(&'static str, &'static str)>,
-    /// Marks of names that there are: most of those that are looked for bear none of them.
+    /// Marks of the names in the environment: most names that are looked for have none of these marks.
     marks: [u64; 4],
 }
 
@@ -66,7 +66,7 @@ impl Variables {
         Variables { all, marks }
     }
 
-    /// The value of one.
+    /// The value of one of these variables.
     pub(crate) fn value(&self, name: &str) -> Option<String> {
         let (word, bit) = mark(name);
         if self.marks[word] & bit == 0 {
@@ -77,7 +77,7 @@ impl Variables {
     }
 }
 
-/// Which of 256 marks a name bears, as a word's number and a bit of it.
+/// The mark of a name, one of 256, as a word's number and a bit of it.
 fn mark(name: &str) -> (usize, u64) {
     let last = name.bytes().last().unwrap_or(0);
     let middle = name.as_bytes().get(name.len() / 2).copied().unwrap_or(0);

@@ -667,6 +667,6 @@ fn check_priority(draft: &Draft<'_>, identity: &Identity, job: &Job) -> Result<(
     }
     Err(Refusal::new(
         RefusalCode::AccessDenied,
-        "only an administrator gives a --priority above the usual",
+        "only an operator gives a --priority above the usual",
     ))
 }

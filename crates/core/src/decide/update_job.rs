@@ -306,7 +306,7 @@ fn new_limit(
     {
         return Err(Refusal::new(
             RefusalCode::AccessDenied,
-            "only an administrator raises a time limit",
+            "only an operator raises a time limit",
         ));
     }
     Ok(Some(wanted))
@@ -326,7 +326,7 @@ fn new_rank(
     // Also where a priority comes with it: both are kept.
     let is_lower = update.nice.is_some_and(|nice| nice < job.spec.nice);
     if is_lower && !may(AccessRequest::LowerNice) {
-        return denied("only an administrator lowers a nice value");
+        return denied("only an operator lowers a nice value");
     }
     match update.priority {
         Some(0) => {
@@ -342,7 +342,7 @@ fn new_rank(
                 return denied("the job is held by an administrator");
             }
             if !may(AccessRequest::RaisePriority) && priority > most_settable(draft, job, shared)? {
-                return denied("only an administrator raises a priority");
+                return denied("only an operator raises a priority");
             }
             return Ok(Some(match job.hold {
                 Hold::None => JobChange::Priority(priority),

@@ -9,7 +9,7 @@ use std::io;
 use std::time::Instant;
 
 impl Connection {
-    /// Changes, of which the client may wait for the next: meanwhile it is known whether it is still there.
+    /// Changes. The client may wait for the next one; a client that disconnects meanwhile is noticed.
     pub(super) async fn changes(
         &mut self,
         query: ChangesQuery,

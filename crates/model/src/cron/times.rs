@@ -55,7 +55,7 @@ impl Zone {
     }
 }
 
-/// Looks at the rule of a zone, which take most of the time that it takes to find when a schedule comes next.
+/// Lookups in the rule of a zone. They take most of the time in which the next time of a schedule is found.
 pub(super) struct Lookups<'z> {
     zone: &'z Zone,
     count: Cell<u32>,
@@ -92,7 +92,7 @@ impl Schedule {
     /// The first time after `after` that this schedule names.
     ///
     /// Where clocks are put forward, an hour that is skipped is made up for right after; where they are put back, an hour
-    /// that comes twice counts once. A schedule of every hour knows no such thing: it goes by the time that passes.
+    /// that comes twice counts once. A schedule of every hour is not adjusted: it follows the time that passes.
     pub fn next(&self, after: Timestamp, zone: &Zone) -> Option<Timestamp> {
         self.next_by(after, &Lookups::of(zone))
     }

@@ -141,7 +141,11 @@ fn a_users_program_runs_as_the_user() {
     ));
     assert_eq!(
         (others.code, others.err.as_str()),
-        (1, "slurm_set_trigger: Access/permission denied\n")
+        (
+            1,
+            "strigger: error: job 2 belongs to root\n\
+             slurm_set_trigger: Access/permission denied\n"
+        )
     );
     c.ok(&format!("scancel {job}"));
     ran(&c, &format!("{job};"));
@@ -169,7 +173,11 @@ fn a_users_program_runs_as_the_user() {
     let refused = c.run(&format!("{nobody} strigger --set --down -p $PWD/prog"));
     assert_eq!(
         (refused.code, refused.err.as_str()),
-        (1, "slurm_set_trigger: Access/permission denied\n")
+        (
+            1,
+            "strigger: error: strigger --set: allowed to SlurmUser only\n\
+             slurm_set_trigger: Access/permission denied\n"
+        )
     );
 }
 

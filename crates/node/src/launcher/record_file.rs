@@ -1,5 +1,5 @@
 //! The record file and the settings file. Their contents are defined by
-//! [`muster_node_core::launcher::Records`].
+//! [`muster_node_core::launcher::LauncherRecords`].
 
 use muster_proto::node::NodeSettings;
 use std::fs::{self, File, OpenOptions};

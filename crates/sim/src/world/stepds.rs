@@ -64,7 +64,7 @@ impl StepdExecutor<'_> {
         &self.world.nodes[self.node].name
     }
 
-    /// Begins with the first order, once what goes with it is there; whether it has.
+    /// Begins with the first order once its descriptors have come. Returns whether it has begun.
     fn begin(&mut self) -> Result<bool, Violation> {
         let now = self.world.now;
         let Some(process) = self.process() else {
