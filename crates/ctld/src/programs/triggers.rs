@@ -9,7 +9,7 @@ use crate::failure;
 use crate::mail::ToWriter;
 use crate::program_settings::ProgramSettings;
 use crate::trigger_program::TriggerOwner;
-use log::error;
+use log::{error, warn};
 use muster_channel::admission::ByteBounds;
 use muster_core::state::State;
 use muster_model::trigger::{TriggerReport, TriggerRun, TriggerRunId};
@@ -91,9 +91,13 @@ impl TriggerPrograms {
 
     /// Runs the program of a trigger if its time has come.
     pub(super) fn run(&self, state: &State, id: TriggerRunId, settings: &Arc<ProgramSettings>) {
-        let run = state.triggers.runs().get(&id);
-        if let Some(run) = run.filter(|run| run.begun) {
-            self.push(state, run, settings);
+        match state.triggers.runs().get(&id) {
+            Some(run) if run.begun => self.push(state, run, settings),
+            Some(_) => {}
+            None => warn!(
+                "the program of trigger {} is not run: the texts of its user's triggers and programs have no room for it",
+                id.trigger
+            ),
         }
     }
 
