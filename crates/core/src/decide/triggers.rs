@@ -259,6 +259,24 @@ pub(super) fn report(draft: &mut Draft<'_>, report: TriggerReport) {
     }
 }
 
+/// Where the site lets users have none, theirs are removed, and their programs that wait are not run.
+pub(super) fn drop_those_of_users(draft: &mut Draft<'_>, config: &ClusterConfig) {
+    if config.user_triggers {
+        return;
+    }
+    let triggers = &draft.state.triggers;
+    let is_users = |uid: u32| !is_administrator(Some(config), uid);
+    let all = triggers.all().values();
+    let ids: Vec<u32> = all.filter(|t| is_users(t.uid)).map(|t| t.id).collect();
+    if !ids.is_empty() {
+        change(draft, TriggerChange::Removed(ids));
+    }
+    let runs = triggers.runs().values().filter(|run| is_users(run.uid));
+    for run in runs {
+        change(draft, TriggerChange::Started(run.id));
+    }
+}
+
 /// A trigger fires, unless its last program still waits.
 fn fire(draft: &mut Draft<'_>, trigger: &Trigger, argument: &str, due: Timestamp) {
     if draft.state.triggers.has_run(trigger.id) {

@@ -3,7 +3,7 @@
 use crate::world::{World, config, node_config, spec, target};
 use muster_core::event::{Event, TriggerChange};
 use muster_core::state::State;
-use muster_model::command::{Command, NodeCommand, NodeUpdate, UserCommand};
+use muster_model::command::{Command, KeptPartitions, NodeCommand, NodeUpdate, UserCommand};
 use muster_model::config::ClusterConfig;
 use muster_model::ids::JobId;
 use muster_model::job::{JobState, Phase};
@@ -15,6 +15,7 @@ use muster_model::trigger::{
     TRIGGER_RUN_BYTES_OF_USER_MAX, TRIGGERS_OF_USER_MAX, Trigger, TriggerAsk, TriggerEvents,
     TriggerReport, TriggerRun, TriggerRunId,
 };
+use std::sync::Arc;
 
 /// No program.
 const NONE: [(u32, String); 0] = [];
@@ -721,5 +722,47 @@ fn a_program_without_room_is_not_run() {
         .sum();
     assert!(own <= TRIGGER_RUN_BYTES_OF_USER_MAX, "{own}");
     assert_eq!(ran(&mut world).len(), left);
+    world.check_replay();
+}
+
+/// Triggers of users went on where the site had let users have them before.
+#[test]
+fn triggers_of_users_go_with_the_permission() {
+    let mut world = settled(for_users());
+    let job = running(&mut world, 10, &[0]);
+    world.must(1000, set(of_job(TriggerEvents::FINI, job)));
+    world.must(
+        1000,
+        set(Ask {
+            offset_s: 60,
+            ..on(TriggerEvents::DOWN)
+        }),
+    );
+    world.must(
+        0,
+        set(Ask {
+            offset_s: 60,
+            ..on(TriggerEvents::DOWN)
+        }),
+    );
+    world.must(1001, set(on(TriggerEvents::DRAINED)));
+    world.must(0, update("n2", "DOWN"));
+    world.pass(16);
+    assert_eq!(world.state.triggers.runs().len(), 2);
+    let read = |config: ClusterConfig| Command::Configure {
+        config: Arc::new(config),
+        keep: KeptPartitions::File,
+    };
+    let same = ClusterConfig {
+        user_triggers: true,
+        ..config()
+    };
+    world.run(read(same));
+    assert_eq!(ids(&world.state), [1, 4]);
+    world.run(read(config()));
+    assert_eq!(ids(&world.state), [0; 0]);
+    world.finish(job, 0);
+    world.pass(61);
+    assert_eq!(ran(&mut world), [(3, "n2".to_owned())]);
     world.check_replay();
 }
