@@ -270,7 +270,8 @@ impl Check<'_> {
     fn job(&mut self, limits: &Limits) {
         let (minutes, nodes) = (self.start.minutes, self.start.nodes.max(1));
         let asked = match self.start.wall {
-            TimeLimit::Minutes(minutes) => u64::from(minutes),
+            // A job without a time limit has that of `MaxWall`. With none at all no job runs.
+            TimeLimit::Minutes(minutes) => u64::from(minutes.max(1)),
             TimeLimit::Unlimited => u64::MAX,
         };
         let most = limits.max_wall_min.map(u64::from);
