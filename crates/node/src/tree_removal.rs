@@ -238,7 +238,11 @@ impl Tree {
                 }
             }
             let Some(inner) = next else {
-                return Ok(unlinkat(&above, name.as_os_str(), UnlinkatFlags::RemoveDir)?);
+                return Ok(unlinkat(
+                    &above,
+                    name.as_os_str(),
+                    UnlinkatFlags::RemoveDir,
+                )?);
             };
             (above, name) = (own, inner);
         }
