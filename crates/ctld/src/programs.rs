@@ -206,6 +206,7 @@ impl Programs {
                         fired: *at,
                     },
                     TriggerChange::Begun(run) => *run,
+                    TriggerChange::Started(run) => return self.triggers.forget(*run),
                     TriggerChange::Removed(ids) if self.configured_at == Some(*at) => {
                         warn!(
                             "triggers of users are removed, since SlurmctldParameters has no allow_user_triggers: {ids:?}"

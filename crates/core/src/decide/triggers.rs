@@ -282,23 +282,25 @@ fn fire(draft: &mut Draft<'_>, trigger: &Trigger, argument: &str, due: Timestamp
     if draft.state.triggers.has_run(trigger.id) {
         return;
     }
-    let has_room = takes_room(draft, trigger, argument);
+    let id = trigger.id;
+    let fired = |argument: &str, due| TriggerChange::Fired {
+        trigger: id,
+        argument: argument.to_owned(),
+        due,
+    };
+    if takes_room(draft, trigger, argument) {
+        return change(draft, fired(argument, due));
+    }
+    // Its time does not come: nothing begins it, and nothing is left to begin.
+    let (now, never) = (draft.now, Timestamp(i64::MAX));
+    change(draft, fired("", never));
     change(
         draft,
-        TriggerChange::Fired {
-            trigger: trigger.id,
-            argument: if has_room { argument } else { "" }.to_owned(),
-            due,
-        },
+        TriggerChange::Started(TriggerRunId {
+            trigger: id,
+            fired: now,
+        }),
     );
-    if !has_room {
-        let id = TriggerRunId {
-            trigger: trigger.id,
-            fired: draft.now,
-        };
-        // Not started, and nothing is left to start.
-        change(draft, TriggerChange::Started(id));
-    }
 }
 
 /// Whether there is room for the texts of a program, which are its user's from now on. What a trigger names may be much

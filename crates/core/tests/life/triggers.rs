@@ -714,6 +714,14 @@ fn a_program_without_room_is_not_run() {
     let left = world.state.triggers.runs().len();
     assert!((2..TRIGGERS_OF_USER_MAX).contains(&left), "{left}");
     assert_eq!(world.state.triggers.all().len(), 0, "all have fired");
+    // The others did not begin: the controller looks at each event as it is applied.
+    let begins = |event: &&Event| {
+        let Event::TriggersChanged { change, at } = event else {
+            return false;
+        };
+        matches!(change, TriggerChange::Fired { due, .. } if due <= at)
+    };
+    assert_eq!(world.history.iter().filter(begins).count(), left);
     let runs = world.state.triggers.runs().values();
     assert!(runs.clone().all(|run| run.argument.len() > 10_000));
     let own: usize = runs
