@@ -19,7 +19,7 @@ pub const TRIGGER_NODES_MAX: usize = 1 << 18;
 pub const TRIGGER_BYTES_MAX: usize = 8 << 20;
 /// Bytes of the texts of a user's triggers, with those of programs that were not started, when a trigger is added.
 pub const TRIGGER_BYTES_OF_USER_MAX: usize = 512 << 10;
-/// The same when a trigger fires. Its program is not run where it would be more: arguments name nodes, and may be long.
+/// Bytes of these texts when a trigger fires. Its program is not run where they would have more: arguments name nodes, and may be long.
 pub const TRIGGER_RUN_BYTES_OF_USER_MAX: usize = 2 * TRIGGER_BYTES_OF_USER_MAX;
 /// Bytes of a program with its arguments.
 pub const TRIGGER_PROGRAM_BYTES_MAX: usize = 16 << 10;

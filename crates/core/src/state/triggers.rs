@@ -329,7 +329,7 @@ impl Triggers {
 
     /// A trigger is there now. `nodes`, for idle ones, are those of the cluster.
     pub(crate) fn insert(&mut self, trigger: &Trigger, nodes: &[Node], at: Timestamp) {
-        self.forget_old(at);
+        forget_old(&mut self.stored, at);
         self.stored.last = self.stored.last.max(trigger.id);
         self.stored.all.insert(trigger.id, trigger.clone());
         self.add_to_index(trigger, nodes, at);
@@ -488,20 +488,12 @@ impl Triggers {
     }
 
     fn open_record(&mut self, at: Timestamp) -> &mut PendingTriggerEvents {
-        self.forget_old(at);
+        forget_old(&mut self.stored, at);
         let recorded = &mut self.stored.recorded;
         if recorded.is_empty() {
             recorded.since = at;
         }
         recorded
-    }
-
-    /// Forgets events recorded in an earlier period, when there was no trigger: they are none for later ones.
-    fn forget_old(&mut self, at: Timestamp) {
-        let recorded = &mut self.stored.recorded;
-        if self.stored.all.is_empty() && end_of_period(recorded.since) <= at {
-            *recorded = PendingTriggerEvents::default();
-        }
     }
 
     /// Forgets the recorded events, which were compared with triggers.
@@ -579,6 +571,13 @@ pub(crate) fn restore(state: &mut State, stored: StoredTriggers) {
     let jobs: Vec<JobId> = triggers.index.of_job.keys().copied().collect();
     state.triggers = triggers;
     jobs.into_iter().for_each(|job| follow_job(state, job));
+}
+
+/// Forgets events recorded in an earlier period, when there was no trigger: they are none for later ones.
+fn forget_old(stored: &mut StoredTriggers, at: Timestamp) {
+    if stored.all.is_empty() && end_of_period(stored.recorded.since) <= at {
+        stored.recorded = PendingTriggerEvents::default();
+    }
 }
 
 /// When the period ends in which that was.
