@@ -83,7 +83,7 @@ fn run(args: &[String], marks: &[(String, String)]) -> Result<ExitCode, ExitCode
         if let Some(path) = process::variable("SLURM_HOSTFILE") {
             request::read_hostfile(&mut line.chosen, path).map_err(|e| say.option_error(&e))?;
         }
-        // A step is its job's user's; who asks for another is refused as for a job.
+        // A step is its job's user's: another user is refused as for a job, or in `check_owner`.
         line::owner(&line.chosen).map_err(|e| say.option_error(&e))?;
         check_mpi(&line.chosen).map_err(|e| say.option_error(&e))?;
         bcast::check(line).map_err(|e| say.option_error(&e))?;
@@ -102,6 +102,9 @@ fn run(args: &[String], marks: &[(String, String)]) -> Result<ExitCode, ExitCode
             "--{long} is an option of jobs: job {job} is there already, and a step has none of its own"
         )));
     }
+    if let Some(job) = job {
+        check_owner(&lines, job)?;
+    }
     let call = SrunCall {
         args,
         filters: &filters,
@@ -118,6 +121,31 @@ fn run(args: &[String], marks: &[(String, String)]) -> Result<ExitCode, ExitCode
         (None, _) if lines.len() > 1 => het::outside(lines, call),
         (None, _) => outside(&mut lines[0], call),
     }
+}
+
+/// Refuses a user or group that is not the job's: a step runs as these.
+fn check_owner(lines: &[SubmitLine], job: JobId) -> Result<(), ExitCode> {
+    let names_other = |line: &&SubmitLine| line.chosen.has("uid") || line.chosen.has("gid");
+    let Some(SubmitLine { say, .. }) = lines.iter().find(names_other) else {
+        return Ok(());
+    };
+    let info = allocation(job)
+        .map_err(|e| say.connect_error("Unable to confirm allocation for job", &e))?;
+    let of_job = &info.job.spec.owner;
+    for line in lines {
+        let asked = line::owner(&line.chosen).map_err(|e| say.option_error(&e))?;
+        for (long, asked, own) in [
+            ("uid", asked.uid, of_job.uid),
+            ("gid", asked.gid, of_job.gid),
+        ] {
+            if let Some(text) = line.chosen.value(long).filter(|_| asked != own) {
+                return Err(say.fatal(&format!(
+                    "--{long}={text}: job {job} has {long} {own}, and its steps run with that"
+                )));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// `--cpu-bind=help`, `--mem-bind=help`.

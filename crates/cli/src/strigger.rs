@@ -30,7 +30,8 @@ nodes or the event as its last argument, in / and with SLURM_CONF and PATH alone
 five minutes. What happens to nodes is compared with triggers every 15 seconds, and all nodes are one argument; a trigger that is set
 before that fires, too. It goes when it fires, unless it is permanent. Triggers and programs that were not started outlive a restart of
 the controller. SlurmUser and root set triggers; a controller that is not root runs root's as SlurmUser. With
-SlurmctldParameters=allow_user_triggers and SlurmUser=root users set triggers for nodes and for their own jobs.
+SlurmctldParameters=allow_user_triggers and SlurmUser=root users set triggers for nodes and for their own jobs; those that there are
+go when a configuration without it is read.
 There is no backup controller: its events, and the failure of the primary, do not happen. Accounting is a part of the controller:
 slurmdbd and the database fail when accounting cannot write what it has, and resume when it can.
 ",

@@ -12,7 +12,9 @@ use crate::site_options::{self, SiteOptions};
 use crate::source::{ReadFile, read_from_disk};
 use crate::verifier::{self, VerifierBounds};
 use crate::webhooks;
-use crate::{Config, files, job_container, topology};
+use crate::{
+    Config, NodeDef, SLURMD_SPOOL_DIR_BYTES_MAX, expand_path, files, job_container, topology,
+};
 
 /// Where Slurm looks without `SLURM_CONF`.
 pub const DEFAULT_PATH: &str = "/etc/slurm/slurm.conf";
@@ -108,6 +110,29 @@ pub fn check(path: &Path) -> CheckReport {
     check_with(path, &read_from_disk)
 }
 
+/// A directory in which paths of sockets are longer than the kernel lets them be: slurmd refuses to start there.
+fn long_spool_dir(config: &Config) -> Option<Diagnostic> {
+    let setting = config.raw.get("SlurmdSpoolDir")?;
+    let template = &config.paths.slurmd_spool_dir;
+    let expand = |node: &NodeDef| expand_path(template, &node.name, &node.hostname);
+    let paths = config.nodes.iter().map(expand);
+    let longest = paths.max_by_key(|path| path.as_os_str().len());
+    let path = longest.unwrap_or_else(|| expand_path(template, "", ""));
+    let bytes = path.as_os_str().len();
+    if bytes <= SLURMD_SPOOL_DIR_BYTES_MAX {
+        return None;
+    }
+    let message = format!(
+        "SlurmdSpoolDir has {bytes} bytes ({}), and at most {SLURMD_SPOOL_DIR_BYTES_MAX} leave room for names of sockets: slurmd does \
+         not start",
+        path.display()
+    );
+    let mut findings = Findings::default();
+    let help = "name a shorter path, such as /var/spool/slurmd";
+    findings.error(&setting.origin, "SlurmdSpoolDir", message, help);
+    findings.sorted().into_iter().next()
+}
+
 /// [`check`] by way of the caller's own file reader.
 pub fn check_with(path: &Path, read: ReadFile<'_>) -> CheckReport {
     let (config, mut diagnostics) = load_with(path, read);
@@ -142,6 +167,7 @@ pub fn check_with(path: &Path, read: ReadFile<'_>) -> CheckReport {
     let (lines, found) = containers.unwrap_or_default();
     diagnostics.extend(found);
     diagnostics.extend(prolog_flags(&config));
+    diagnostics.extend(long_spool_dir(&config));
     if config.has_job_containers() {
         let mut findings = Findings::default();
         config.check_containers(&lines, &mut findings);

@@ -159,6 +159,10 @@ pub struct Paths {
     pub tmp_fs: String,
 }
 
+/// Bytes that `SlurmdSpoolDir` may have: a socket's path may have 107, and the longest name of one in it is
+/// `step-` with a key of 16 letters, a number of ten digits and `.sock`.
+pub const SLURMD_SPOOL_DIR_BYTES_MAX: usize = 107 - "/step-abcdefghijklmnop.4294967295.sock".len();
+
 /// Puts a node's name and host in place of `%n` and `%h`; `%%` is `%`.
 pub fn expand_path(template: &str, node: &str, host: &str) -> PathBuf {
     let mut path = String::with_capacity(template.len() + node.len());

@@ -87,6 +87,8 @@ pub(crate) struct Programs {
     limit_mails: LimitMails,
     /// Programs of triggers.
     triggers: TriggerPrograms,
+    /// When the configuration was read last.
+    configured_at: Option<Timestamp>,
     /// Records of ended jobs.
     lines: JobLines,
     writer: Sender<ToWriter>,
@@ -127,6 +129,7 @@ impl Programs {
             mails: ProgramQueue::new(MAIL_BOUNDS),
             limit_mails: LimitMails::default(),
             triggers: TriggerPrograms::start(&writer)?,
+            configured_at: None,
             lines,
             writer,
         };
@@ -195,6 +198,7 @@ impl Programs {
                 }
             }
             Event::NodeChanged { node, change, .. } => self.power.on_event(*node, change),
+            Event::Configured { at, .. } => self.configured_at = Some(*at),
             Event::TriggersChanged { change, at } => {
                 let run = match change {
                     TriggerChange::Fired { trigger, .. } => TriggerRunId {
@@ -202,6 +206,13 @@ impl Programs {
                         fired: *at,
                     },
                     TriggerChange::Begun(run) => *run,
+                    TriggerChange::Started(run) => return self.triggers.forget(*run),
+                    TriggerChange::Removed(ids) if self.configured_at == Some(*at) => {
+                        warn!(
+                            "triggers of users are removed, since SlurmctldParameters has no allow_user_triggers: {ids:?}"
+                        );
+                        return;
+                    }
                     _ => return,
                 };
                 self.triggers.run(state, run, &self.settings);

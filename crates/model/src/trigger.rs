@@ -17,6 +17,10 @@ pub const IDLE_TRIGGERS_MAX: usize = 64;
 pub const TRIGGER_NODES_MAX: usize = 1 << 18;
 /// Bytes of the texts of all triggers.
 pub const TRIGGER_BYTES_MAX: usize = 8 << 20;
+/// Bytes of the texts of a user's triggers, with those of programs that were not started, when a trigger is added.
+pub const TRIGGER_BYTES_OF_USER_MAX: usize = 512 << 10;
+/// Bytes of these texts when a trigger fires. Its program is not run where they would have more: arguments name nodes, and may be long.
+pub const TRIGGER_RUN_BYTES_OF_USER_MAX: usize = 2 * TRIGGER_BYTES_OF_USER_MAX;
 /// Bytes of a program with its arguments.
 pub const TRIGGER_PROGRAM_BYTES_MAX: usize = 16 << 10;
 /// The most that an offset may be, in seconds, before or after the event; from Slurm.
@@ -253,6 +257,13 @@ pub struct TriggerRun {
     /// That time has come.
     #[n(6)]
     pub begun: bool,
+}
+
+impl TriggerRun {
+    /// Bytes of its texts.
+    pub fn bytes(&self) -> usize {
+        self.program.len() + self.argument.len()
+    }
 }
 
 /// `strigger --set` and `--clear`.

@@ -42,6 +42,7 @@ use muster_model::ids::{JobAttempt, StepNo};
 use muster_model::refusal::Refusal;
 use muster_node_core::agent::{self, ConnId, DialId, StepdChannelId};
 use muster_proto::step::AgentRequest;
+use nix::unistd::setsid;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
@@ -114,7 +115,10 @@ enum ClientInput {
 pub fn agent_main(start_log: impl FnOnce(LevelFilter)) -> ExitCode {
     let inherited = sys::set_undumpable()
         .context("this process cannot be protected from others")
-        .and_then(|()| agent_order::inherited());
+        // A terminal from which root started slurmd is not this account's, which could type there. The supervisor
+        // forwards signals.
+        .and_then(|()| setsid().context("this process cannot leave slurmd's session"))
+        .and_then(|_| agent_order::inherited());
     let inherited = match inherited {
         Ok((inherited, level)) => {
             start_log(level);

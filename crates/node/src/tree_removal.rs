@@ -179,7 +179,10 @@ impl Tree {
                 self.check_time()?;
                 let inner = entry?.file_name();
                 let removed = match remove_entry(&dir, &inner) {
-                    Err(Errno::ENOTEMPTY | Errno::EEXIST) => self.move_up(&dir, &inner),
+                    Err(Errno::ENOTEMPTY | Errno::EEXIST) => {
+                        let moved = self.move_up(&dir, &inner);
+                        moved.or_else(|e| self.remove_leaf(&dir, &inner).map_err(|_| e))
+                    }
                     other => other.map_err(io::Error::from),
                 };
                 match removed {
@@ -211,6 +214,37 @@ impl Tree {
                 }
                 other => return Ok(other?),
             }
+        }
+    }
+
+    /// Removes one directory at the bottom of a directory that cannot be moved up, with the files on the way to it. A file
+    /// system without room for another name has room again after that.
+    fn remove_leaf(&mut self, dir: &OwnedFd, name: &OsStr) -> io::Result<()> {
+        let (mut above, mut name) = (dir.try_clone()?, name.to_owned());
+        loop {
+            let own = open_own_dir(&above, &name)?;
+            if fstat(&own)?.st_dev != self.device {
+                return Err(io::Error::other("another file system is mounted there"));
+            }
+            take(&own)?;
+            let mut next = None;
+            for entry in entries(&own)? {
+                self.check_time()?;
+                let inner = entry?.file_name();
+                match remove_entry(&own, &inner) {
+                    Ok(()) => self.changes += 1,
+                    Err(Errno::ENOTEMPTY | Errno::EEXIST) => next = Some(inner),
+                    Err(e) => self.note(e.into()),
+                }
+            }
+            let Some(inner) = next else {
+                return Ok(unlinkat(
+                    &above,
+                    name.as_os_str(),
+                    UnlinkatFlags::RemoveDir,
+                )?);
+            };
+            (above, name) = (own, inner);
         }
     }
 }
@@ -361,6 +395,25 @@ mod tests {
         second.move_up(&wide, OsStr::new("99")).unwrap();
         assert_eq!((first.moved, second.moved), (99, 1));
         remove(&tree, REMOVAL_MAX).unwrap();
+        fs::remove_dir_all(place).unwrap();
+    }
+
+    /// A job that left its file system without room for another name had nothing removed: all that it leaves is in
+    /// directories that were to be moved up first.
+    #[test]
+    fn directories_that_cannot_be_moved_up_are_removed() {
+        let place = place("unmoved");
+        let tree = place.join("tree");
+        for inner in ["a/b/c/d", "a/b/e", "a/f/g"] {
+            let dir = tree.join("wide").join(inner);
+            fs::create_dir_all(&dir).unwrap();
+            fs::write(dir.join("file"), "").unwrap();
+        }
+        let mut removal = Tree::of(OwnedFd::from(File::open(&tree).unwrap())).unwrap();
+        // Too long for any file system.
+        removal.prefix = "n".repeat(255);
+        while removal.empty_top().unwrap() {}
+        assert_eq!(fs::read_dir(&tree).unwrap().count(), 0);
         fs::remove_dir_all(place).unwrap();
     }
 

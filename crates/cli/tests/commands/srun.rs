@@ -290,6 +290,38 @@ fn another_user_is_refused_in_an_allocation_too() {
     }
 }
 
+/// A step of another user, which root asked for, ran as the job's user without a word.
+#[test]
+fn root_names_no_other_user_than_the_jobs() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("not root: nothing is run as another user");
+        return;
+    }
+    let stage = Stage::new();
+    stage.willing_controller(&["n1"]);
+    stage.agent(Vec::new(), vec![node("n1", &[0])], |_, stream| {
+        let ended = [
+            FromStepd::Started(vec![9]),
+            exited(0, 0, 0),
+            FromStepd::NodeTasksEnded,
+        ];
+        send_messages(stream, &ended);
+    });
+    for (option, has) in [("--uid=65534", "uid 0"), ("--gid=65534", "gid 0")] {
+        for args in [
+            &["srun", option, "prog"][..],
+            &["srun", "-n1", "a", ":", option, "b"],
+        ] {
+            let seen = run_inside(&stage, args, "");
+            let text = format!("{option}: job 5 has {has}, and its steps run with that");
+            assert!(seen.stderr.contains(&text), "{args:?}: {}", seen.stderr);
+            assert_ne!(seen.code, 0);
+        }
+    }
+    let seen = run_inside(&stage, &["srun", "--uid=0", "--gid=0", "prog"], "");
+    assert_eq!((seen.stderr.as_str(), seen.code), ("", 0));
+}
+
 #[test]
 fn mpi_is_what_there_is() {
     let stage = Stage::new();

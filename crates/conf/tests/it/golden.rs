@@ -330,3 +330,29 @@ fn files_that_forbid_are_not_passed_over() {
         assert!(error.contains("cannot be read"), "{error}");
     }
 }
+
+/// slurmd refuses a directory in which paths of sockets do not fit; the check found nothing.
+#[test]
+fn a_spool_directory_has_room_for_sockets_on_each_node() {
+    let errors = |dir: &str| {
+        let text = format!(
+            "ClusterName=c\nSlurmctldHost=h\nNodeName=n1,node12 CPUs=1\nPartitionName=p Nodes=ALL\n\
+             SlurmdSpoolDir={dir}\n"
+        );
+        let read = move |path: &Path| match path.ends_with("slurm.conf") {
+            true => Ok(text.clone().into_bytes()),
+            false => Err(std::io::ErrorKind::NotFound.into()),
+        };
+        let found = check_with(Path::new("/c/slurm.conf"), &read).diagnostics;
+        let errors = found.iter().filter(|d| d.severity == Severity::Error);
+        errors.map(|d| d.to_string()).collect::<Vec<String>>()
+    };
+    let dir = |bytes: usize| format!("/{}", "d".repeat(bytes - 1));
+    assert_eq!(errors(&dir(69)), [""; 0]);
+    assert_eq!(errors(&format!("{}.%n", dir(62))), [""; 0]);
+    for long in [dir(70), format!("{}.%n", dir(63))] {
+        let found = errors(&long);
+        assert!(found[0].contains("70 bytes"), "{found:?}");
+        assert!(found[0].contains("at most 69"), "{found:?}");
+    }
+}

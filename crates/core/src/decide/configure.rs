@@ -1,6 +1,7 @@
 //! A configuration was read.
 
 use super::draft::Draft;
+use super::triggers;
 use crate::apply::dynamic::take_in;
 use crate::event::Event;
 use crate::state::State;
@@ -24,15 +25,15 @@ pub(super) fn configure(draft: &mut Draft<'_>, config: &Arc<ClusterConfig>, keep
     let in_file: BTreeSet<&str> = config.nodes.iter().map(|line| line.name.as_str()).collect();
     let others = |node: &&Node| !in_file.contains(node.config.name.as_str());
     take_in(&mut in_force, state.nodes.iter().filter(others));
-    if same && state.partitions == in_force && !has_changed_nodes(state, config) {
-        return;
+    if !same || state.partitions != in_force || has_changed_nodes(state, config) {
+        let at = draft.now;
+        draft.emit(Event::Configured {
+            config: config.clone(),
+            at,
+            partitions: (partitions != config.partitions).then_some(partitions),
+        });
     }
-    let at = draft.now;
-    draft.emit(Event::Configured {
-        config: config.clone(),
-        at,
-        partitions: (partitions != config.partitions).then_some(partitions),
-    });
+    triggers::drop_those_of_users(draft, config);
 }
 
 /// Whether nodes have other features or weights than the file says, as an administrator changed them: reading the file

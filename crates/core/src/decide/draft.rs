@@ -71,6 +71,8 @@ pub(super) struct Draft<'a> {
     pub(super) powered_up: u32,
     /// Reservations that were changed.
     pub(super) reservations: BTreeSet<String>,
+    /// Bytes of programs of each user's triggers that fired.
+    pub(super) fired_bytes: BTreeMap<u32, usize>,
     /// Crontabs that were changed.
     crontabs: BTreeMap<u32, Option<Crontab>>,
     /// Owners and names whose first record may have changed, for `singleton`.
@@ -107,6 +109,7 @@ impl<'a> Draft<'a> {
             new_dependents: BTreeMap::new(),
             touched_names: BTreeSet::new(),
             reservations: BTreeSet::new(),
+            fired_bytes: BTreeMap::new(),
             crontabs: BTreeMap::new(),
             licenses: LicenseUse::new(),
             limits: BTreeMap::new(),

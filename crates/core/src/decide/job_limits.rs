@@ -87,8 +87,8 @@ impl Moved {
         let after = submit_scopes(state, changed, waits);
         let moves = after.iter().any(|scope| !before.contains(scope));
         // One that is over a limit since before may be changed otherwise.
-        if let Some(over) = state.denied_by(changed, draft.now)
-            && (moves || state.denied_by(job, draft.now).is_none())
+        if let Some(over) = state.denied_by(changed, waits, draft.now)
+            && (moves || state.denied_by(job, waits, draft.now).is_none())
         {
             return Err(denied(&over));
         }

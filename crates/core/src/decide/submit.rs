@@ -189,7 +189,7 @@ pub(super) fn prepare(
     job.requeueable = requeueable;
     job.predicted_s = state.predicted_s(&job.spec, job.time_limit);
     check_priority(draft, identity, &job)?;
-    if let Some(over) = state.denied_by(&job, now) {
+    if let Some(over) = state.denied_by(&job, true, now) {
         return Err(job_limits::denied(&over));
     }
     if held {

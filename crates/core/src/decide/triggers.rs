@@ -7,6 +7,7 @@ use crate::policy::access;
 use crate::policy::access::privacy::JobScope;
 use crate::state::triggers::{after, names};
 use muster_model::command::{Identity, Reply};
+use muster_model::config::ClusterConfig;
 use muster_model::hostlist;
 use muster_model::ids::{JobId, NodeIdx};
 use muster_model::job::{JobState, Phase};
@@ -14,8 +15,9 @@ use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::{AccessRequest, Role};
 use muster_model::time::Timestamp;
 use muster_model::trigger::{
-    IDLE_TRIGGERS_MAX, TRIGGER_BYTES_MAX, TRIGGER_NODES_MAX, TRIGGER_OFFSET_MAX_S, TRIGGERS_MAX,
-    TRIGGERS_OF_USER_MAX, Trigger, TriggerAsk, TriggerEvents, TriggerReport,
+    IDLE_TRIGGERS_MAX, TRIGGER_BYTES_MAX, TRIGGER_BYTES_OF_USER_MAX, TRIGGER_NODES_MAX,
+    TRIGGER_OFFSET_MAX_S, TRIGGER_RUN_BYTES_OF_USER_MAX, TRIGGERS_MAX, TRIGGERS_OF_USER_MAX,
+    Trigger, TriggerAsk, TriggerEvents, TriggerReport, TriggerRunId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -160,6 +162,12 @@ fn check_room(draft: &Draft<'_>, identity: &Identity, trigger: &Trigger) -> Resu
     if !is_admin && triggers.count_of(trigger.uid) >= TRIGGERS_OF_USER_MAX {
         return full(format!("a user may have {TRIGGERS_OF_USER_MAX}"));
     }
+    let own = triggers.bytes_of(trigger.uid) + trigger.bytes();
+    if !is_admin && own > TRIGGER_BYTES_OF_USER_MAX {
+        return full(format!(
+            "the texts of a user's may have {TRIGGER_BYTES_OF_USER_MAX} bytes, with those of programs that wait"
+        ));
+    }
     if triggers.count() >= part(TRIGGERS_MAX) {
         return full(format!("there may be {TRIGGERS_MAX}"));
     }
@@ -251,20 +259,67 @@ pub(super) fn report(draft: &mut Draft<'_>, report: TriggerReport) {
     }
 }
 
+/// Where the site lets users have none, theirs are removed, and their programs that wait are not run.
+pub(super) fn drop_those_of_users(draft: &mut Draft<'_>, config: &ClusterConfig) {
+    if config.user_triggers {
+        return;
+    }
+    let triggers = &draft.state.triggers;
+    let is_users = |uid: u32| !is_administrator(Some(config), uid);
+    let all = triggers.all().values();
+    let ids: Vec<u32> = all.filter(|t| is_users(t.uid)).map(|t| t.id).collect();
+    if !ids.is_empty() {
+        change(draft, TriggerChange::Removed(ids));
+    }
+    let runs = triggers.runs().values().filter(|run| is_users(run.uid));
+    for run in runs {
+        change(draft, TriggerChange::Started(run.id));
+    }
+}
+
 /// A trigger fires, unless its last program still waits.
 fn fire(draft: &mut Draft<'_>, trigger: &Trigger, argument: &str, due: Timestamp) {
     if draft.state.triggers.has_run(trigger.id) {
         return;
     }
-    let argument = argument.to_owned();
+    let id = trigger.id;
+    let fired = |argument: &str, due| TriggerChange::Fired {
+        trigger: id,
+        argument: argument.to_owned(),
+        due,
+    };
+    if takes_room(draft, trigger, argument) {
+        return change(draft, fired(argument, due));
+    }
+    // Its time does not come: nothing begins it, and nothing is left to begin.
+    let (now, never) = (draft.now, Timestamp(i64::MAX));
+    change(draft, fired("", never));
     change(
         draft,
-        TriggerChange::Fired {
-            trigger: trigger.id,
-            argument,
-            due,
-        },
+        TriggerChange::Started(TriggerRunId {
+            trigger: id,
+            fired: now,
+        }),
     );
+}
+
+/// Whether there is room for the texts of a program, which are its user's from now on. What a trigger names may be much
+/// longer than the trigger.
+fn takes_room(draft: &mut Draft<'_>, trigger: &Trigger, argument: &str) -> bool {
+    if is_administrator(draft.state.config.as_deref(), trigger.uid) {
+        return true;
+    }
+    let more = trigger.program.len() + argument.len();
+    let before = draft.state.triggers.bytes_of(trigger.uid);
+    let fired = draft.fired_bytes.entry(trigger.uid).or_default();
+    let has_room = before + *fired + more <= TRIGGER_RUN_BYTES_OF_USER_MAX;
+    *fired += if has_room { more } else { 0 };
+    has_room
+}
+
+/// Whether triggers of this user are an administrator's: root or SlurmUser.
+fn is_administrator(config: Option<&ClusterConfig>, uid: u32) -> bool {
+    uid == 0 || config.is_some_and(|config| config.admin_uids.contains(&uid))
 }
 
 /// When the program of a trigger is run that fires now.

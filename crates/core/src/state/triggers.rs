@@ -86,6 +86,8 @@ struct TriggerIndex {
     waiting: BTreeSet<(Timestamp, TriggerRunId)>,
     /// Triggers and programs of each user.
     of_user: BTreeMap<u32, usize>,
+    /// Bytes of texts of each user's triggers and programs.
+    bytes_of: BTreeMap<u32, usize>,
     /// Programs that were not started, by trigger.
     runs_of: BTreeMap<u32, usize>,
     bytes: usize,
@@ -184,6 +186,11 @@ impl Triggers {
     /// Number for all users.
     pub(crate) fn count(&self) -> usize {
         self.stored.all.len() + self.stored.runs.len()
+    }
+
+    /// Bytes of the texts of a user's triggers, and of programs that were not started.
+    pub(crate) fn bytes_of(&self, uid: u32) -> usize {
+        self.index.bytes_of.get(&uid).copied().unwrap_or(0)
     }
 
     /// Bytes of all texts.
@@ -322,7 +329,7 @@ impl Triggers {
 
     /// A trigger is there now. `nodes`, for idle ones, are those of the cluster.
     pub(crate) fn insert(&mut self, trigger: &Trigger, nodes: &[Node], at: Timestamp) {
-        self.forget_old(at);
+        forget_old(&mut self.stored, at);
         self.stored.last = self.stored.last.max(trigger.id);
         self.stored.all.insert(trigger.id, trigger.clone());
         self.add_to_index(trigger, nodes, at);
@@ -331,6 +338,7 @@ impl Triggers {
     fn add_to_index(&mut self, trigger: &Trigger, nodes: &[Node], at: Timestamp) {
         let index = &mut self.index;
         index.bytes += trigger.bytes();
+        *index.bytes_of.entry(trigger.uid).or_default() += trigger.bytes();
         *index.of_user.entry(trigger.uid).or_default() += 1;
         if let Some(job) = trigger.job {
             index.of_job.entry(job).or_default().insert(trigger.id);
@@ -369,6 +377,7 @@ impl Triggers {
         };
         let index = &mut self.index;
         index.bytes -= trigger.bytes();
+        drop_some(&mut index.bytes_of, trigger.uid, trigger.bytes());
         drop_one(&mut index.of_user, trigger.uid);
         index.idle.remove(&id);
         if let Some(due) = index.time_of.remove(&id) {
@@ -435,6 +444,7 @@ impl Triggers {
             return;
         }
         *self.index.of_user.entry(run.uid).or_default() += 1;
+        *self.index.bytes_of.entry(run.uid).or_default() += run.bytes();
         *self.index.runs_of.entry(run.id.trigger).or_default() += 1;
         if !run.begun {
             self.index.waiting.insert((run.due, run.id));
@@ -454,6 +464,7 @@ impl Triggers {
         if let Some(run) = self.stored.runs.remove(&id) {
             self.index.waiting.remove(&(run.due, id));
             drop_one(&mut self.index.of_user, run.uid);
+            drop_some(&mut self.index.bytes_of, run.uid, run.bytes());
             drop_one(&mut self.index.runs_of, id.trigger);
         }
     }
@@ -477,20 +488,12 @@ impl Triggers {
     }
 
     fn open_record(&mut self, at: Timestamp) -> &mut PendingTriggerEvents {
-        self.forget_old(at);
+        forget_old(&mut self.stored, at);
         let recorded = &mut self.stored.recorded;
         if recorded.is_empty() {
             recorded.since = at;
         }
         recorded
-    }
-
-    /// Forgets events recorded in an earlier period, when there was no trigger: they are none for later ones.
-    fn forget_old(&mut self, at: Timestamp) {
-        let recorded = &mut self.stored.recorded;
-        if self.stored.all.is_empty() && end_of_period(recorded.since) <= at {
-            *recorded = PendingTriggerEvents::default();
-        }
     }
 
     /// Forgets the recorded events, which were compared with triggers.
@@ -570,6 +573,13 @@ pub(crate) fn restore(state: &mut State, stored: StoredTriggers) {
     jobs.into_iter().for_each(|job| follow_job(state, job));
 }
 
+/// Forgets events recorded in an earlier period, when there was no trigger: they are none for later ones.
+fn forget_old(stored: &mut StoredTriggers, at: Timestamp) {
+    if stored.all.is_empty() && end_of_period(stored.recorded.since) <= at {
+        stored.recorded = PendingTriggerEvents::default();
+    }
+}
+
 /// When the period ends in which that was.
 fn end_of_period(at: Timestamp) -> Timestamp {
     let period = i64::try_from(TRIGGER_PERIOD_S).unwrap_or(1) * 1000;
@@ -586,8 +596,12 @@ pub(crate) fn after(at: Timestamp, offset_s: i32) -> Timestamp {
 }
 
 fn drop_one(counts: &mut BTreeMap<u32, usize>, key: u32) {
+    drop_some(counts, key, 1);
+}
+
+fn drop_some(counts: &mut BTreeMap<u32, usize>, key: u32, less: usize) {
     if let Some(count) = counts.get_mut(&key) {
-        *count -= 1;
+        *count = count.saturating_sub(less);
         if *count == 0 {
             counts.remove(&key);
         }

@@ -1,9 +1,13 @@
 //! What one job may name of partitions, reservations, licenses and features: each once, and a bounded number.
 
+use crate::accounts::edit;
 use crate::limit_use::limited;
 use crate::world::{World, config, node_config, partition, spec, target};
 use muster_core::event::Event;
-use muster_model::command::{JobUpdate, NameList, ReservationAsk, UserCommand};
+use muster_model::account_limits::LimitAsk;
+use muster_model::command::{
+    AccountsAsk, JobUpdate, ListEdit, NameList, QosAsk, ReservationAsk, UserCommand,
+};
 use muster_model::ids::JobId;
 use muster_model::licenses::LicenseCount;
 use muster_model::limits::{
@@ -11,7 +15,7 @@ use muster_model::limits::{
     LICENSE_ALTERNATIVES_MAX,
 };
 use muster_model::refusal::RefusalCode;
-use muster_model::spec::JobSpec;
+use muster_model::spec::{JobSpec, ResourceAsk};
 use muster_model::time::TimeLimit;
 
 /// A cluster with so many more partitions `p0`, `p1`, ..., and reservations `r0`, `r1`, ... of licenses.
@@ -253,4 +257,50 @@ fn a_job_that_waits_counts_in_each_of_its_partitions() {
     w.submit(both.clone());
     w.submit(both);
     w.check_replay();
+}
+
+/// `DenyOnLimit` held in the partition that a job named first, and as a flag of its own QOS alone: in other partitions such jobs
+/// waited for good.
+#[test]
+fn limits_that_deny_hold_in_each_partition_of_a_job() {
+    let mut w = limited("maxsubmit=9", "maxsubmitpu=9");
+    let modify = |flags: &str| {
+        let flags = ListEdit {
+            sign: None,
+            names: flags.split(',').map(str::to_owned).collect(),
+        };
+        let limits = vec![LimitAsk::new("maxtres", "cpu=1")];
+        AccountsAsk::ModifyQos(QosAsk {
+            flags: Some(flags),
+            limits,
+            ..QosAsk::default()
+        })
+    };
+    w.must(0, edit(&["of_short"], modify("DenyOnLimit")));
+    let of = |names: &[&str], ntasks: u32| JobSpec {
+        partitions: names.iter().map(|name| (*name).to_owned()).collect(),
+        ask: ResourceAsk {
+            ntasks: Some(ntasks),
+            ..ResourceAsk::default()
+        },
+        ..spec("x")
+    };
+    let denied = RefusalCode::AccountingPolicy;
+    for names in [&["short"][..], &["short", "batch"], &["batch", "short"]] {
+        assert_eq!(w.refusal(of(names, 2)), denied, "{names:?}");
+        let id = w.submit(of(names, 1));
+        w.cancel(1000, target(id));
+    }
+    let large = w.submit(of(&["batch"], 2));
+    let update = JobUpdate {
+        partitions: Some(of(&["batch", "short"], 2).partitions),
+        ..JobUpdate::default()
+    };
+    let update = UserCommand::UpdateJob {
+        target: target(large),
+        update: Box::new(update),
+    };
+    assert_eq!(w.refused(1000, update.clone()), denied);
+    // A job that runs is where it is.
+    assert!(w.start(large, &[0]));
 }

@@ -773,3 +773,16 @@ fn new_associations_of_a_coordinator_have_no_more_qos() {
     assert_eq!(refused, RefusalCode::AccessDenied);
     w.must(0, edit(&["below"], list(&[])));
 }
+
+/// A job without a time limit has that of `MaxWall`: with none at all it started, and was ended at once.
+#[test]
+fn no_job_starts_without_any_time() {
+    let mut w = limited("maxsubmit=9", "maxwall=0");
+    let few = JobSpec {
+        qos: Some("few".into()),
+        ..spec("x")
+    };
+    let id = w.submit(few);
+    assert_eq!(waits_for(&w, id), Some("QOSMaxWallDurationPerJobLimit"));
+    assert!(!w.start(id, &[0]));
+}

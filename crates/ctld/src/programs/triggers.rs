@@ -9,14 +9,15 @@ use crate::failure;
 use crate::mail::ToWriter;
 use crate::program_settings::ProgramSettings;
 use crate::trigger_program::TriggerOwner;
-use log::error;
+use log::{error, warn};
 use muster_channel::admission::ByteBounds;
 use muster_core::state::State;
 use muster_model::trigger::{TriggerReport, TriggerRun, TriggerRunId};
 use nix::unistd::geteuid;
+use std::collections::BTreeSet;
 use std::process::Child;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 /// Time limit of the program of a trigger; from Slurm.
@@ -57,6 +58,14 @@ pub(super) struct TriggerPrograms {
     own: ProgramQueue,
     /// Programs of other users.
     others: ProgramQueue,
+    /// Programs in both that are to be started.
+    waiting: WaitingRuns,
+}
+
+type WaitingRuns = Arc<Mutex<BTreeSet<TriggerRunId>>>;
+
+fn lock(waiting: &WaitingRuns) -> MutexGuard<'_, BTreeSet<TriggerRunId>> {
+    waiting.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl TriggerPrograms {
@@ -68,8 +77,9 @@ impl TriggerPrograms {
         let programs = TriggerPrograms::new();
         for queue in [&programs.own, &programs.others] {
             let (queue, writer) = (queue.clone(), writer.clone());
+            let waiting = Arc::clone(&programs.waiting);
             failure::spawn_essential("triggers", move || {
-                run_all(&queue, &writer);
+                run_all(&queue, &waiting, &writer);
                 Ok(())
             })?;
         }
@@ -80,6 +90,7 @@ impl TriggerPrograms {
         TriggerPrograms {
             own: ProgramQueue::new(BOUNDS),
             others: ProgramQueue::new(USERS_BOUNDS),
+            waiting: WaitingRuns::default(),
         }
     }
 
@@ -91,13 +102,27 @@ impl TriggerPrograms {
 
     /// Runs the program of a trigger if its time has come.
     pub(super) fn run(&self, state: &State, id: TriggerRunId, settings: &Arc<ProgramSettings>) {
-        let run = state.triggers.runs().get(&id);
-        if let Some(run) = run.filter(|run| run.begun) {
-            self.push(state, run, settings);
+        match state.triggers.runs().get(&id) {
+            Some(run) if run.begun => self.push(state, run, settings),
+            Some(run) if run.argument.is_empty() => warn!(
+                "the program of trigger {} is not run: the texts of its user's triggers and programs have no room for it",
+                id.trigger
+            ),
+            Some(_) | None => {}
         }
     }
 
+    /// A program was started, or is not to be.
+    pub(super) fn forget(&self, id: TriggerRunId) {
+        self.waiting().remove(&id);
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, BTreeSet<TriggerRunId>> {
+        lock(&self.waiting)
+    }
+
     fn push(&self, state: &State, run: &TriggerRun, settings: &Arc<ProgramSettings>) {
+        self.waiting().insert(run.id);
         let plan = ProgramPlan::of_trigger(run.id, invocation(run, settings), settings);
         match is_administrator(state, run.uid) {
             true => self.own.push(run.uid, plan),
@@ -140,14 +165,15 @@ fn invocation(run: &TriggerRun, settings: &ProgramSettings) -> Invocation {
     }
 }
 
-/// Starts a program and reports that, unless the controller stops.
+/// Starts a program and reports that, unless the controller stops or the program is not to be started any more.
 fn start(
     invocation: &Invocation,
     trigger: Option<TriggerRunId>,
+    waiting: &WaitingRuns,
     writer: &Sender<ToWriter>,
 ) -> Option<std::io::Result<Child>> {
     let is_stopped = IS_STOPPED.read().unwrap_or_else(PoisonError::into_inner);
-    if *is_stopped {
+    if *is_stopped || trigger.is_some_and(|run| !lock(waiting).contains(&run)) {
         return None;
     }
     let begun = begin(invocation);
@@ -159,13 +185,14 @@ fn start(
     Some(begun)
 }
 
-fn run_all(queue: &ProgramQueue, writer: &Sender<ToWriter>) {
+fn run_all(queue: &ProgramQueue, waiting: &WaitingRuns, writer: &Sender<ToWriter>) {
     while let Some(PlacedProgram { uid, plan }) = queue.next() {
         let (inside, writer) = (queue.clone(), writer.clone());
+        let waiting = Arc::clone(waiting);
         let work = move || {
             let trigger = plan.trigger();
             let invocation = plan.invocation();
-            if let Some(begun) = start(&invocation, trigger, &writer) {
+            if let Some(begun) = start(&invocation, trigger, &waiting, &writer) {
                 end(begun, &invocation);
             }
             inside.leave(uid);
@@ -222,5 +249,38 @@ mod tests {
         let mut administrators = users(&programs.own);
         administrators.sort_unstable();
         assert_eq!(administrators, [own, slurm_user]);
+    }
+
+    /// Programs of users waited for places, and ran after the site had taken the permission away.
+    #[test]
+    fn a_program_that_is_not_to_be_started_is_left() {
+        let programs = TriggerPrograms::new();
+        let (writer, reports) = std::sync::mpsc::channel();
+        let run = |trigger| TriggerRun {
+            id: TriggerRunId {
+                trigger,
+                fired: Timestamp(0),
+            },
+            uid: geteuid().as_raw(),
+            gid: 0,
+            program: "/bin/true".to_owned(),
+            argument: "n1".to_owned(),
+            due: Timestamp(0),
+            begun: true,
+        };
+        let started = |forgotten: bool| {
+            let run = run(1);
+            programs.push(&State::default(), &run, &Arc::default());
+            if forgotten {
+                programs.forget(run.id);
+            }
+            let invocation = invocation(&run, &ProgramSettings::default());
+            let begun = start(&invocation, Some(run.id), &programs.waiting, &writer);
+            begun.map(|child| child.expect("it is there").wait().unwrap().success())
+        };
+        assert_eq!(started(true), None);
+        assert!(reports.try_recv().is_err());
+        assert_eq!(started(false), Some(true));
+        assert!(reports.try_recv().is_ok());
     }
 }

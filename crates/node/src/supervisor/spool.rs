@@ -5,15 +5,13 @@
 use crate::root_files::others_directory;
 use crate::sys;
 use anyhow::Context as _;
+use muster_conf::SLURMD_SPOOL_DIR_BYTES_MAX;
 use nix::unistd::geteuid;
 use std::fs::{File, OpenOptions, Permissions};
 use std::io;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
-
-/// Longest spool path: socket names in it must fit into an address of 108 bytes.
-const PATH_MAX: usize = 72;
 
 /// Creates the directory and its parents if they do not exist. Later operations use its path, so
 /// root creates and uses no directory that other users can replace.
@@ -24,8 +22,8 @@ const PATH_MAX: usize = 72;
 pub fn make_spool(spool: &Path) -> anyhow::Result<()> {
     let length = spool.as_os_str().len();
     anyhow::ensure!(
-        spool.is_absolute() && length <= PATH_MAX,
-        "SlurmdSpoolDir '{}': give an absolute path of at most {PATH_MAX} bytes, so that socket names fit",
+        spool.is_absolute() && length <= SLURMD_SPOOL_DIR_BYTES_MAX,
+        "SlurmdSpoolDir '{}': give an absolute path of at most {SLURMD_SPOOL_DIR_BYTES_MAX} bytes, so that socket names fit (it has {length})",
         spool.display()
     );
     let show = || format!("SlurmdSpoolDir {}", spool.display());
@@ -123,9 +121,23 @@ fn keep_to_ourselves(spool: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use muster_model::ids::StepNo;
 
     /// SlurmUser owns the parent directory of slurmd's spool directory. It renames the latter, and puts a link to
     /// another place there.
+    /// A key in names of sockets left no room for interactive steps, whose numbers have ten digits, in the longest directory.
+    #[test]
+    fn a_socket_has_room_in_the_longest_directory() {
+        let spool = |bytes: usize| std::path::PathBuf::from(format!("/{}", "s".repeat(bytes - 1)));
+        let longest = spool(SLURMD_SPOOL_DIR_BYTES_MAX);
+        let socket =
+            muster_node_core::stepd_reuse::socket_path(&longest, &[1; 16], StepNo(u32::MAX));
+        assert_eq!(socket.as_os_str().len(), 107);
+        std::os::unix::net::SocketAddr::from_pathname(&socket).expect("the kernel takes it");
+        let why = make_spool(&spool(SLURMD_SPOOL_DIR_BYTES_MAX + 1)).unwrap_err();
+        assert!(why.to_string().contains("it has 70"), "{why}");
+    }
+
     #[test]
     fn root_takes_no_directory_that_others_could_replace() {
         if !geteuid().is_root() {

@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getsid};
 use std::fs;
 use std::io::ErrorKind;
 use std::os::fd::AsRawFd as _;
@@ -69,6 +69,8 @@ fn agent_status() {
         assert!(bits.bytes().all(|b| b == b'0'), "{set} {bits}");
     }
     assert_eq!(status_of(pid, "NoNewPrivs:"), ["1"]);
+    // It has no terminal of root's, where it could type.
+    assert_eq!(getsid(Some(Pid::from_raw(pid))), Ok(Pid::from_raw(pid)));
     assert_eq!(status_of(pid, "Seccomp:"), ["2"], "no filter");
     // Nobody of its user may look into it: its files in /proc are root's.
     let mem = fs::metadata(format!("/proc/{pid}/mem")).unwrap();

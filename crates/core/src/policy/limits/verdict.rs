@@ -270,7 +270,8 @@ impl Check<'_> {
     fn job(&mut self, limits: &Limits) {
         let (minutes, nodes) = (self.start.minutes, self.start.nodes.max(1));
         let asked = match self.start.wall {
-            TimeLimit::Minutes(minutes) => u64::from(minutes),
+            // A job without a time limit has that of `MaxWall`. With none at all no job runs.
+            TimeLimit::Minutes(minutes) => u64::from(minutes.max(1)),
             TimeLimit::Unlimited => u64::MAX,
         };
         let most = limits.max_wall_min.map(u64::from);
@@ -331,14 +332,25 @@ impl State {
         submit_limit_beside(self, job, true, tasks, |_, used| Some(used))
     }
 
-    /// The limit that a job is over whatever others have, if its QOS refuses such jobs (`DenyOnLimit`).
-    pub fn denied_by(&self, job: &Job, now: Timestamp) -> Option<ExceededLimit> {
-        let own = self.accounts.qos.get(self.qos_of(job));
-        if !self.keeps_limits() || !own.is_some_and(|qos| qos.has("DenyOnLimit")) {
+    /// The limit that a job is over whatever others have, if its QOS or its partition's refuses such jobs (`DenyOnLimit`). As in
+    /// Slurm, one that waits must be within those of each of its partitions.
+    pub fn denied_by(&self, job: &Job, waits: bool, now: Timestamp) -> Option<ExceededLimit> {
+        if !self.keeps_limits() {
             return None;
         }
+        let has_flag = |name: &str| {
+            let qos = self.accounts.qos.get(name);
+            qos.is_some_and(|qos| qos.has("DenyOnLimit"))
+        };
+        let is_own = has_flag(self.qos_of(job));
+        let denies = |name: &&str| {
+            let of_partition = self.partition(name).and_then(|p| p.qos.as_deref());
+            is_own || of_partition.is_some_and(has_flag)
+        };
+        let partitions = submit_partitions(self, job, waits).into_iter();
         let tres = least_of(job);
-        self.over_limit(job, &job.partition, &tres, Beside::Nothing, now)
+        let mut denying = partitions.filter(denies);
+        denying.find_map(|name| self.over_limit(job, name, &tres, Beside::Nothing, now))
     }
 
     /// The limit that keeps a job from starting with these resources in that partition, given the use beside the
