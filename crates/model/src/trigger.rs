@@ -19,6 +19,8 @@ pub const TRIGGER_NODES_MAX: usize = 1 << 18;
 pub const TRIGGER_BYTES_MAX: usize = 8 << 20;
 /// Bytes of a program with its arguments.
 pub const TRIGGER_PROGRAM_BYTES_MAX: usize = 16 << 10;
+/// Divisor: a user who is neither root nor SlurmUser has at most this part of triggers for idle nodes, of names and of bytes.
+pub const TRIGGER_USER_PART: usize = 8;
 /// The most that an offset may be, in seconds, before or after the event; from Slurm.
 pub const TRIGGER_OFFSET_MAX_S: i32 = 32_000;
 /// Seconds between two comparisons of events of nodes with triggers; from Slurm.

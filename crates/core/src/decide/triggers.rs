@@ -5,7 +5,7 @@ use super::draft::Draft;
 use crate::event::{Event, TriggerChange};
 use crate::policy::access;
 use crate::policy::access::privacy::JobScope;
-use crate::state::triggers::{after, names};
+use crate::state::triggers::{after, names, watches_idle};
 use muster_model::command::{Identity, Reply};
 use muster_model::hostlist;
 use muster_model::ids::{JobId, NodeIdx};
@@ -15,7 +15,7 @@ use muster_model::rights::{AccessRequest, Role};
 use muster_model::time::Timestamp;
 use muster_model::trigger::{
     IDLE_TRIGGERS_MAX, TRIGGER_BYTES_MAX, TRIGGER_NODES_MAX, TRIGGER_OFFSET_MAX_S, TRIGGERS_MAX,
-    TRIGGERS_OF_USER_MAX, Trigger, TriggerAsk, TriggerEvents, TriggerReport,
+    TRIGGER_USER_PART, TRIGGERS_OF_USER_MAX, Trigger, TriggerAsk, TriggerEvents, TriggerReport,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -157,8 +157,9 @@ fn check_room(draft: &Draft<'_>, identity: &Identity, trigger: &Trigger) -> Resu
     let is_admin = access::role_of(draft.state, identity) >= Role::SlurmUser;
     // Others leave a quarter of everything.
     let part = |all: usize| if is_admin { all } else { all / 4 * 3 };
-    if !is_admin && triggers.count_of(trigger.uid) >= TRIGGERS_OF_USER_MAX {
-        return full(format!("a user may have {TRIGGERS_OF_USER_MAX}"));
+    let more = names(trigger, draft.state.nodes.len()).map_or(0, |names| names.len());
+    if !is_admin {
+        check_part_of_user(draft, trigger, more)?;
     }
     if triggers.count() >= part(TRIGGERS_MAX) {
         return full(format!("there may be {TRIGGERS_MAX}"));
@@ -166,13 +167,39 @@ fn check_room(draft: &Draft<'_>, identity: &Identity, trigger: &Trigger) -> Resu
     if triggers.bytes() + trigger.bytes() > part(TRIGGER_BYTES_MAX) {
         return full(format!("their texts may have {TRIGGER_BYTES_MAX} bytes"));
     }
-    let more = names(trigger, draft.state.nodes.len()).map_or(0, |names| names.len());
     if triggers.node_names() + more > part(TRIGGER_NODES_MAX) {
         return full(format!("they may name {TRIGGER_NODES_MAX} nodes"));
     }
-    let is_idle = trigger.job.is_none() && trigger.events.meets(TriggerEvents::IDLE);
-    if is_idle && triggers.idle_count() >= part(IDLE_TRIGGERS_MAX) {
+    if watches_idle(trigger) && triggers.idle_count() >= part(IDLE_TRIGGERS_MAX) {
         return full(format!("{IDLE_TRIGGERS_MAX} may be for idle nodes"));
+    }
+    Ok(())
+}
+
+/// Refuses a trigger with which its user would have more than a part of what there is for all.
+fn check_part_of_user(
+    draft: &Draft<'_>,
+    trigger: &Trigger,
+    node_names: usize,
+) -> Result<(), Refusal> {
+    let own = draft.state.triggers.of_user(trigger.uid);
+    let full = |what: &str, most: usize| {
+        let why = format!("a user may have {most}{what}");
+        Err(Refusal::new(RefusalCode::TooManyTriggers, why))
+    };
+    let [idle, names, bytes] =
+        [IDLE_TRIGGERS_MAX, TRIGGER_NODES_MAX, TRIGGER_BYTES_MAX].map(|all| all / TRIGGER_USER_PART);
+    if own.count >= TRIGGERS_OF_USER_MAX {
+        return full("", TRIGGERS_OF_USER_MAX);
+    }
+    if watches_idle(trigger) && own.idle >= idle {
+        return full(" for idle nodes", idle);
+    }
+    if own.node_names + node_names > names {
+        return full(" names of nodes in them", names);
+    }
+    if own.bytes + trigger.bytes() > bytes {
+        return full(" bytes of their texts", bytes);
     }
     Ok(())
 }

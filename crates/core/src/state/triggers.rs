@@ -69,6 +69,53 @@ struct IdleNode {
     node: NodeIdx,
 }
 
+/// The triggers of a user.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TriggersOfUser {
+    /// Number of them, and of programs that were not started.
+    pub(crate) count: usize,
+    /// Number of those for idle nodes.
+    pub(crate) idle: usize,
+    /// Names of nodes in them.
+    pub(crate) node_names: usize,
+    /// Bytes of their texts.
+    pub(crate) bytes: usize,
+}
+
+impl TriggersOfUser {
+    /// One trigger with this number of names of nodes.
+    fn one(trigger: &Trigger, node_names: usize) -> TriggersOfUser {
+        TriggersOfUser {
+            count: 1,
+            idle: usize::from(watches_idle(trigger)),
+            node_names,
+            bytes: trigger.bytes(),
+        }
+    }
+
+    /// One program that was not started.
+    fn one_run() -> TriggersOfUser {
+        TriggersOfUser {
+            count: 1,
+            ..TriggersOfUser::default()
+        }
+    }
+
+    fn add(&mut self, other: TriggersOfUser) {
+        self.count += other.count;
+        self.idle += other.idle;
+        self.node_names += other.node_names;
+        self.bytes += other.bytes;
+    }
+
+    fn subtract(&mut self, other: TriggersOfUser) {
+        self.count -= other.count;
+        self.idle -= other.idle;
+        self.node_names -= other.node_names;
+        self.bytes -= other.bytes;
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 struct TriggerIndex {
     /// Triggers that are about no job and no particular nodes, by event.
@@ -84,8 +131,7 @@ struct TriggerIndex {
     idle: BTreeMap<u32, IdleWatch>,
     /// Programs whose time has not come.
     waiting: BTreeSet<(Timestamp, TriggerRunId)>,
-    /// Triggers and programs of each user.
-    of_user: BTreeMap<u32, usize>,
+    of_user: BTreeMap<u32, TriggersOfUser>,
     /// Programs that were not started, by trigger.
     runs_of: BTreeMap<u32, usize>,
     bytes: usize,
@@ -151,6 +197,19 @@ pub(crate) fn names(trigger: &Trigger, most: usize) -> Option<Vec<String>> {
     }
 }
 
+/// All names of particular nodes; none of a trigger that is about a job.
+fn all_names(trigger: &Trigger) -> Vec<String> {
+    match trigger.job {
+        Some(_) => Vec::new(),
+        None => names(trigger, usize::MAX).unwrap_or_default(),
+    }
+}
+
+/// Whether a trigger is for idle nodes.
+pub(crate) fn watches_idle(trigger: &Trigger) -> bool {
+    trigger.job.is_none() && trigger.events.meets(TriggerEvents::IDLE)
+}
+
 impl Triggers {
     /// All, by number.
     pub fn all(&self) -> &BTreeMap<u32, Trigger> {
@@ -176,9 +235,9 @@ impl Triggers {
         self.stored.last.saturating_add(1)
     }
 
-    /// Triggers of a user, and programs that were not started.
-    pub(crate) fn count_of(&self, uid: u32) -> usize {
-        self.index.of_user.get(&uid).copied().unwrap_or(0)
+    /// Triggers of a user.
+    pub(crate) fn of_user(&self, uid: u32) -> TriggersOfUser {
+        self.index.of_user.get(&uid).copied().unwrap_or_default()
     }
 
     /// Number for all users.
@@ -330,15 +389,16 @@ impl Triggers {
 
     fn add_to_index(&mut self, trigger: &Trigger, nodes: &[Node], at: Timestamp) {
         let index = &mut self.index;
+        let names = all_names(trigger);
         index.bytes += trigger.bytes();
-        *index.of_user.entry(trigger.uid).or_default() += 1;
+        index.node_names += names.len();
+        let of_user = index.of_user.entry(trigger.uid).or_default();
+        of_user.add(TriggersOfUser::one(trigger, names.len()));
         if let Some(job) = trigger.job {
             index.of_job.entry(job).or_default().insert(trigger.id);
             return;
         }
-        let names = names(trigger, usize::MAX).unwrap_or_default();
-        index.node_names += names.len();
-        if trigger.events.meets(TriggerEvents::IDLE) {
+        if watches_idle(trigger) {
             let mut watch = IdleWatch {
                 names: (!names.is_empty()).then(|| names.iter().cloned().collect()),
                 offset_s: u64::try_from(trigger.offset_s).unwrap_or(0),
@@ -368,8 +428,11 @@ impl Triggers {
             return;
         };
         let index = &mut self.index;
+        let names = all_names(&trigger);
         index.bytes -= trigger.bytes();
-        drop_one(&mut index.of_user, trigger.uid);
+        index.node_names -= names.len();
+        let own = TriggersOfUser::one(&trigger, names.len());
+        drop_of_user(&mut index.of_user, trigger.uid, own);
         index.idle.remove(&id);
         if let Some(due) = index.time_of.remove(&id) {
             index.by_time.remove(&DueTrigger { at: due, id });
@@ -384,8 +447,6 @@ impl Triggers {
             }
             return;
         }
-        let names = names(&trigger, usize::MAX).unwrap_or_default();
-        index.node_names -= names.len();
         for event in trigger.events.each() {
             if names.is_empty() {
                 drop_id(&mut index.general, &event, id);
@@ -434,7 +495,8 @@ impl Triggers {
         if self.stored.runs.contains_key(&run.id) {
             return;
         }
-        *self.index.of_user.entry(run.uid).or_default() += 1;
+        let of_user = self.index.of_user.entry(run.uid).or_default();
+        of_user.add(TriggersOfUser::one_run());
         *self.index.runs_of.entry(run.id.trigger).or_default() += 1;
         if !run.begun {
             self.index.waiting.insert((run.due, run.id));
@@ -453,7 +515,8 @@ impl Triggers {
     pub(crate) fn start(&mut self, id: TriggerRunId) {
         if let Some(run) = self.stored.runs.remove(&id) {
             self.index.waiting.remove(&(run.due, id));
-            drop_one(&mut self.index.of_user, run.uid);
+            let own = TriggersOfUser::one_run();
+            drop_of_user(&mut self.index.of_user, run.uid, own);
             drop_one(&mut self.index.runs_of, id.trigger);
         }
     }
@@ -583,6 +646,15 @@ fn after_period(at: Timestamp) -> Timestamp {
 /// That many seconds later, or earlier.
 pub(crate) fn after(at: Timestamp, offset_s: i32) -> Timestamp {
     Timestamp(at.0.saturating_add(i64::from(offset_s) * 1000).max(0))
+}
+
+fn drop_of_user(users: &mut BTreeMap<u32, TriggersOfUser>, uid: u32, own: TriggersOfUser) {
+    if let Some(of_user) = users.get_mut(&uid) {
+        of_user.subtract(own);
+        if *of_user == TriggersOfUser::default() {
+            users.remove(&uid);
+        }
+    }
 }
 
 fn drop_one(counts: &mut BTreeMap<u32, usize>, key: u32) {
