@@ -14,8 +14,9 @@ use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::{AccessRequest, Role};
 use muster_model::time::Timestamp;
 use muster_model::trigger::{
-    IDLE_TRIGGERS_MAX, TRIGGER_BYTES_MAX, TRIGGER_NODES_MAX, TRIGGER_OFFSET_MAX_S, TRIGGERS_MAX,
-    TRIGGER_USER_PART, TRIGGERS_OF_USER_MAX, Trigger, TriggerAsk, TriggerEvents, TriggerReport,
+    IDLE_TRIGGERS_MAX, TRIGGER_BYTES_MAX, TRIGGER_NODES_MAX, TRIGGER_OFFSET_MAX_S,
+    TRIGGER_USER_PART, TRIGGERS_MAX, TRIGGERS_OF_USER_MAX, Trigger, TriggerAsk, TriggerEvents,
+    TriggerReport,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -187,8 +188,8 @@ fn check_part_of_user(
         let why = format!("a user may have {most}{what}");
         Err(Refusal::new(RefusalCode::TooManyTriggers, why))
     };
-    let [idle, names, bytes] =
-        [IDLE_TRIGGERS_MAX, TRIGGER_NODES_MAX, TRIGGER_BYTES_MAX].map(|all| all / TRIGGER_USER_PART);
+    let [idle, names, bytes] = [IDLE_TRIGGERS_MAX, TRIGGER_NODES_MAX, TRIGGER_BYTES_MAX]
+        .map(|all| all / TRIGGER_USER_PART);
     if own.count >= TRIGGERS_OF_USER_MAX {
         return full("", TRIGGERS_OF_USER_MAX);
     }
