@@ -23,6 +23,8 @@ pub const TRIGGER_BYTES_OF_USER_MAX: usize = 512 << 10;
 pub const TRIGGER_RUN_BYTES_OF_USER_MAX: usize = 2 * TRIGGER_BYTES_OF_USER_MAX;
 /// Bytes of a program with its arguments.
 pub const TRIGGER_PROGRAM_BYTES_MAX: usize = 16 << 10;
+/// Divisor: a user who is neither root nor SlurmUser has at most this part of triggers for idle nodes and of names.
+pub const TRIGGER_USER_PART: usize = 8;
 /// The most that an offset may be, in seconds, before or after the event; from Slurm.
 pub const TRIGGER_OFFSET_MAX_S: i32 = 32_000;
 /// Seconds between two comparisons of events of nodes with triggers; from Slurm.

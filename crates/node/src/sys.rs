@@ -167,10 +167,24 @@ pub(crate) fn exec_file_bare(
     }
 }
 
+/// The lowest nice value.
+pub(crate) const LOWEST_PRIORITY: i32 = 19;
+
 /// Lowers the priority of this process, for work that nobody waits for.
 pub(crate) fn lower_priority() {
-    // SAFETY: setpriority(2) has no preconditions. It cannot fail for this process and a lower priority.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) };
+    set_nice(LOWEST_PRIORITY);
+}
+
+/// Sets the nice value of this process. Only root can make it smaller; otherwise it stays.
+pub(crate) fn set_nice(nice: i32) {
+    // SAFETY: setpriority(2) has no preconditions.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) };
+}
+
+/// The nice value of this process.
+pub(crate) fn nice() -> i32 {
+    // SAFETY: getpriority(2) has no preconditions. It cannot fail for this process.
+    unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
 }
 
 /// Ends the process without running destructors or exit handlers: for forked children.

@@ -5,7 +5,7 @@ use super::draft::Draft;
 use crate::event::{Event, TriggerChange};
 use crate::policy::access;
 use crate::policy::access::privacy::JobScope;
-use crate::state::triggers::{after, names};
+use crate::state::triggers::{after, names, watches_idle};
 use muster_model::command::{Identity, Reply};
 use muster_model::config::ClusterConfig;
 use muster_model::hostlist;
@@ -16,8 +16,8 @@ use muster_model::rights::{AccessRequest, Role};
 use muster_model::time::Timestamp;
 use muster_model::trigger::{
     IDLE_TRIGGERS_MAX, TRIGGER_BYTES_MAX, TRIGGER_BYTES_OF_USER_MAX, TRIGGER_NODES_MAX,
-    TRIGGER_OFFSET_MAX_S, TRIGGER_RUN_BYTES_OF_USER_MAX, TRIGGERS_MAX, TRIGGERS_OF_USER_MAX,
-    Trigger, TriggerAsk, TriggerEvents, TriggerReport, TriggerRunId,
+    TRIGGER_OFFSET_MAX_S, TRIGGER_RUN_BYTES_OF_USER_MAX, TRIGGER_USER_PART, TRIGGERS_MAX,
+    TRIGGERS_OF_USER_MAX, Trigger, TriggerAsk, TriggerEvents, TriggerReport, TriggerRunId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -159,14 +159,9 @@ fn check_room(draft: &Draft<'_>, identity: &Identity, trigger: &Trigger) -> Resu
     let is_admin = access::role_of(draft.state, identity) >= Role::SlurmUser;
     // Others leave a quarter of everything.
     let part = |all: usize| if is_admin { all } else { all / 4 * 3 };
-    if !is_admin && triggers.count_of(trigger.uid) >= TRIGGERS_OF_USER_MAX {
-        return full(format!("a user may have {TRIGGERS_OF_USER_MAX}"));
-    }
-    let own = triggers.bytes_of(trigger.uid) + trigger.bytes();
-    if !is_admin && own > TRIGGER_BYTES_OF_USER_MAX {
-        return full(format!(
-            "the texts of a user's may have {TRIGGER_BYTES_OF_USER_MAX} bytes, with those of programs that wait"
-        ));
+    let more = names(trigger, draft.state.nodes.len()).map_or(0, |names| names.len());
+    if !is_admin {
+        check_part_of_user(draft, trigger, more)?;
     }
     if triggers.count() >= part(TRIGGERS_MAX) {
         return full(format!("there may be {TRIGGERS_MAX}"));
@@ -174,13 +169,39 @@ fn check_room(draft: &Draft<'_>, identity: &Identity, trigger: &Trigger) -> Resu
     if triggers.bytes() + trigger.bytes() > part(TRIGGER_BYTES_MAX) {
         return full(format!("their texts may have {TRIGGER_BYTES_MAX} bytes"));
     }
-    let more = names(trigger, draft.state.nodes.len()).map_or(0, |names| names.len());
     if triggers.node_names() + more > part(TRIGGER_NODES_MAX) {
         return full(format!("they may name {TRIGGER_NODES_MAX} nodes"));
     }
-    let is_idle = trigger.job.is_none() && trigger.events.meets(TriggerEvents::IDLE);
-    if is_idle && triggers.idle_count() >= part(IDLE_TRIGGERS_MAX) {
+    if watches_idle(trigger) && triggers.idle_count() >= part(IDLE_TRIGGERS_MAX) {
         return full(format!("{IDLE_TRIGGERS_MAX} may be for idle nodes"));
+    }
+    Ok(())
+}
+
+/// Refuses a trigger with which its user would have more than a part of what there is for all.
+fn check_part_of_user(
+    draft: &Draft<'_>,
+    trigger: &Trigger,
+    node_names: usize,
+) -> Result<(), Refusal> {
+    let own = draft.state.triggers.of_user(trigger.uid);
+    let full = |what: &str, most: usize| {
+        let why = format!("a user may have {most}{what}");
+        Err(Refusal::new(RefusalCode::TooManyTriggers, why))
+    };
+    let [idle, names] = [IDLE_TRIGGERS_MAX, TRIGGER_NODES_MAX].map(|all| all / TRIGGER_USER_PART);
+    if own.count >= TRIGGERS_OF_USER_MAX {
+        return full("", TRIGGERS_OF_USER_MAX);
+    }
+    if watches_idle(trigger) && own.idle >= idle {
+        return full(" for idle nodes", idle);
+    }
+    if own.node_names + node_names > names {
+        return full(" names of nodes in them", names);
+    }
+    if own.bytes + trigger.bytes() > TRIGGER_BYTES_OF_USER_MAX {
+        let what = " bytes of their texts, with those of programs that wait";
+        return full(what, TRIGGER_BYTES_OF_USER_MAX);
     }
     Ok(())
 }
@@ -310,7 +331,7 @@ fn takes_room(draft: &mut Draft<'_>, trigger: &Trigger, argument: &str) -> bool 
         return true;
     }
     let more = trigger.program.len() + argument.len();
-    let before = draft.state.triggers.bytes_of(trigger.uid);
+    let before = draft.state.triggers.of_user(trigger.uid).bytes;
     let fired = draft.fired_bytes.entry(trigger.uid).or_default();
     let has_room = before + *fired + more <= TRIGGER_RUN_BYTES_OF_USER_MAX;
     *fired += if has_room { more } else { 0 };

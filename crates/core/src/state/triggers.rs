@@ -69,6 +69,54 @@ struct IdleNode {
     node: NodeIdx,
 }
 
+/// The triggers of a user.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TriggersOfUser {
+    /// Number of them, and of programs that were not started.
+    pub(crate) count: usize,
+    /// Number of those for idle nodes.
+    pub(crate) idle: usize,
+    /// Names of nodes in them.
+    pub(crate) node_names: usize,
+    /// Bytes of their texts, and of these programs.
+    pub(crate) bytes: usize,
+}
+
+impl TriggersOfUser {
+    /// One trigger with this number of names of nodes.
+    fn one(trigger: &Trigger, node_names: usize) -> TriggersOfUser {
+        TriggersOfUser {
+            count: 1,
+            idle: usize::from(watches_idle(trigger)),
+            node_names,
+            bytes: trigger.bytes(),
+        }
+    }
+
+    /// One program that was not started.
+    fn one_run(run: &TriggerRun) -> TriggersOfUser {
+        TriggersOfUser {
+            count: 1,
+            bytes: run.bytes(),
+            ..TriggersOfUser::default()
+        }
+    }
+
+    fn add(&mut self, other: TriggersOfUser) {
+        self.count += other.count;
+        self.idle += other.idle;
+        self.node_names += other.node_names;
+        self.bytes += other.bytes;
+    }
+
+    fn subtract(&mut self, other: TriggersOfUser) {
+        self.count -= other.count;
+        self.idle -= other.idle;
+        self.node_names -= other.node_names;
+        self.bytes -= other.bytes;
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 struct TriggerIndex {
     /// Triggers that are about no job and no particular nodes, by event.
@@ -84,10 +132,7 @@ struct TriggerIndex {
     idle: BTreeMap<u32, IdleWatch>,
     /// Programs whose time has not come.
     waiting: BTreeSet<(Timestamp, TriggerRunId)>,
-    /// Triggers and programs of each user.
-    of_user: BTreeMap<u32, usize>,
-    /// Bytes of texts of each user's triggers and programs.
-    bytes_of: BTreeMap<u32, usize>,
+    of_user: BTreeMap<u32, TriggersOfUser>,
     /// Programs that were not started, by trigger.
     runs_of: BTreeMap<u32, usize>,
     bytes: usize,
@@ -153,6 +198,19 @@ pub(crate) fn names(trigger: &Trigger, most: usize) -> Option<Vec<String>> {
     }
 }
 
+/// All names of particular nodes; none of a trigger that is about a job.
+fn all_names(trigger: &Trigger) -> Vec<String> {
+    match trigger.job {
+        Some(_) => Vec::new(),
+        None => names(trigger, usize::MAX).unwrap_or_default(),
+    }
+}
+
+/// Whether a trigger is for idle nodes.
+pub(crate) fn watches_idle(trigger: &Trigger) -> bool {
+    trigger.job.is_none() && trigger.events.meets(TriggerEvents::IDLE)
+}
+
 impl Triggers {
     /// All, by number.
     pub fn all(&self) -> &BTreeMap<u32, Trigger> {
@@ -178,19 +236,14 @@ impl Triggers {
         self.stored.last.saturating_add(1)
     }
 
-    /// Triggers of a user, and programs that were not started.
-    pub(crate) fn count_of(&self, uid: u32) -> usize {
-        self.index.of_user.get(&uid).copied().unwrap_or(0)
+    /// Triggers of a user.
+    pub(crate) fn of_user(&self, uid: u32) -> TriggersOfUser {
+        self.index.of_user.get(&uid).copied().unwrap_or_default()
     }
 
     /// Number for all users.
     pub(crate) fn count(&self) -> usize {
         self.stored.all.len() + self.stored.runs.len()
-    }
-
-    /// Bytes of the texts of a user's triggers, and of programs that were not started.
-    pub(crate) fn bytes_of(&self, uid: u32) -> usize {
-        self.index.bytes_of.get(&uid).copied().unwrap_or(0)
     }
 
     /// Bytes of all texts.
@@ -337,16 +390,16 @@ impl Triggers {
 
     fn add_to_index(&mut self, trigger: &Trigger, nodes: &[Node], at: Timestamp) {
         let index = &mut self.index;
+        let names = all_names(trigger);
         index.bytes += trigger.bytes();
-        *index.bytes_of.entry(trigger.uid).or_default() += trigger.bytes();
-        *index.of_user.entry(trigger.uid).or_default() += 1;
+        index.node_names += names.len();
+        let of_user = index.of_user.entry(trigger.uid).or_default();
+        of_user.add(TriggersOfUser::one(trigger, names.len()));
         if let Some(job) = trigger.job {
             index.of_job.entry(job).or_default().insert(trigger.id);
             return;
         }
-        let names = names(trigger, usize::MAX).unwrap_or_default();
-        index.node_names += names.len();
-        if trigger.events.meets(TriggerEvents::IDLE) {
+        if watches_idle(trigger) {
             let mut watch = IdleWatch {
                 names: (!names.is_empty()).then(|| names.iter().cloned().collect()),
                 offset_s: u64::try_from(trigger.offset_s).unwrap_or(0),
@@ -376,9 +429,11 @@ impl Triggers {
             return;
         };
         let index = &mut self.index;
+        let names = all_names(&trigger);
         index.bytes -= trigger.bytes();
-        drop_some(&mut index.bytes_of, trigger.uid, trigger.bytes());
-        drop_one(&mut index.of_user, trigger.uid);
+        index.node_names -= names.len();
+        let own = TriggersOfUser::one(&trigger, names.len());
+        drop_of_user(&mut index.of_user, trigger.uid, own);
         index.idle.remove(&id);
         if let Some(due) = index.time_of.remove(&id) {
             index.by_time.remove(&DueTrigger { at: due, id });
@@ -393,8 +448,6 @@ impl Triggers {
             }
             return;
         }
-        let names = names(&trigger, usize::MAX).unwrap_or_default();
-        index.node_names -= names.len();
         for event in trigger.events.each() {
             if names.is_empty() {
                 drop_id(&mut index.general, &event, id);
@@ -443,8 +496,8 @@ impl Triggers {
         if self.stored.runs.contains_key(&run.id) {
             return;
         }
-        *self.index.of_user.entry(run.uid).or_default() += 1;
-        *self.index.bytes_of.entry(run.uid).or_default() += run.bytes();
+        let of_user = self.index.of_user.entry(run.uid).or_default();
+        of_user.add(TriggersOfUser::one_run(&run));
         *self.index.runs_of.entry(run.id.trigger).or_default() += 1;
         if !run.begun {
             self.index.waiting.insert((run.due, run.id));
@@ -463,8 +516,8 @@ impl Triggers {
     pub(crate) fn start(&mut self, id: TriggerRunId) {
         if let Some(run) = self.stored.runs.remove(&id) {
             self.index.waiting.remove(&(run.due, id));
-            drop_one(&mut self.index.of_user, run.uid);
-            drop_some(&mut self.index.bytes_of, run.uid, run.bytes());
+            let own = TriggersOfUser::one_run(&run);
+            drop_of_user(&mut self.index.of_user, run.uid, own);
             drop_one(&mut self.index.runs_of, id.trigger);
         }
     }
@@ -595,13 +648,18 @@ pub(crate) fn after(at: Timestamp, offset_s: i32) -> Timestamp {
     Timestamp(at.0.saturating_add(i64::from(offset_s) * 1000).max(0))
 }
 
-fn drop_one(counts: &mut BTreeMap<u32, usize>, key: u32) {
-    drop_some(counts, key, 1);
+fn drop_of_user(users: &mut BTreeMap<u32, TriggersOfUser>, uid: u32, own: TriggersOfUser) {
+    if let Some(of_user) = users.get_mut(&uid) {
+        of_user.subtract(own);
+        if *of_user == TriggersOfUser::default() {
+            users.remove(&uid);
+        }
+    }
 }
 
-fn drop_some(counts: &mut BTreeMap<u32, usize>, key: u32, less: usize) {
+fn drop_one(counts: &mut BTreeMap<u32, usize>, key: u32) {
     if let Some(count) = counts.get_mut(&key) {
-        *count = count.saturating_sub(less);
+        *count -= 1;
         if *count == 0 {
             counts.remove(&key);
         }

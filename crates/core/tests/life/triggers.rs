@@ -12,8 +12,8 @@ use muster_model::spec::JobSpec;
 use muster_model::time::TimeLimit;
 use muster_model::trigger::{
     IDLE_TRIGGERS_MAX, TRIGGER_BYTES_OF_USER_MAX, TRIGGER_PROGRAM_BYTES_MAX,
-    TRIGGER_RUN_BYTES_OF_USER_MAX, TRIGGERS_OF_USER_MAX, Trigger, TriggerAsk, TriggerEvents,
-    TriggerReport, TriggerRun, TriggerRunId,
+    TRIGGER_RUN_BYTES_OF_USER_MAX, TRIGGER_USER_PART, TRIGGERS_OF_USER_MAX, Trigger, TriggerAsk,
+    TriggerEvents, TriggerReport, TriggerRun, TriggerRunId,
 };
 use std::sync::Arc;
 
@@ -530,6 +530,47 @@ fn users_have_triggers_where_the_site_lets_them() {
     ran(&mut world);
     world.must(1000, ask());
     assert_eq!(world.must(0, clear(None, None, Some(1000))), 1);
+}
+
+/// One user had all triggers for idle nodes that there are for users, and with long programs most of the bytes: others
+/// had none.
+#[test]
+fn a_user_has_a_part_of_idle_triggers_and_of_bytes() {
+    let mut world = settled(for_users());
+    let idle = |n: usize| {
+        set(Ask {
+            offset_s: 30_000 + i32::try_from(n).unwrap(),
+            ..on(TriggerEvents::IDLE)
+        })
+    };
+    let most = IDLE_TRIGGERS_MAX / TRIGGER_USER_PART;
+    for n in 0..most {
+        world.must(1000, idle(n));
+    }
+    assert_eq!(
+        world.refused(1000, idle(most)),
+        RefusalCode::TooManyTriggers
+    );
+    world.must(1001, idle(most));
+    world.must(1000, clear(Some(1), None, None));
+    world.must(1000, idle(most));
+    world.must(1000, clear(None, None, Some(1000)));
+    let long = |n: usize| {
+        set(Ask {
+            program: format!("/{n:0>width$}", width = TRIGGER_PROGRAM_BYTES_MAX - 1),
+            ..on(TriggerEvents::DOWN)
+        })
+    };
+    let most = TRIGGER_BYTES_OF_USER_MAX / TRIGGER_PROGRAM_BYTES_MAX;
+    for n in 0..most {
+        world.must(1000, long(n));
+    }
+    assert_eq!(
+        world.refused(1000, long(most)),
+        RefusalCode::TooManyTriggers
+    );
+    world.must(1001, long(most));
+    world.check_replay();
 }
 
 #[test]

@@ -25,12 +25,15 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// First letters of names of directories that are to be removed; no job has such a name.
 const GONE: &str = ".gone.";
 /// Time after which the remover turns to the next directory, and comes back later.
 const REMOVAL_TURN: Duration = Duration::from_secs(10);
+/// Time for which the remover works at the lowest priority. On a node whose CPUs are busy that is hardly any work, and
+/// what jobs leave would fill the file system.
+const LOWEST_PRIORITY_TIME: Duration = Duration::from_secs(10);
 /// Errors of rename(2) for a directory where the new name is taken.
 const IS_TAKEN: [io::ErrorKind; 3] = [
     io::ErrorKind::DirectoryNotEmpty,
@@ -409,7 +412,6 @@ fn take_away(path: &Path) -> io::Result<()> {
         return Ok(());
     };
     eprintln!("{e}: it is removed at once");
-    sys::lower_priority();
     tree_removal::remove(path, REMOVAL_MAX).map_err(about(path.display()))
 }
 
@@ -436,6 +438,12 @@ fn is_gone(path: &Path) -> bool {
 
 /// Removes all directories that were set aside there, in turns, unless another process does.
 fn remove_gone(base: &Path) -> io::Result<()> {
+    remove_all_gone(base, LOWEST_PRIORITY_TIME)
+}
+
+/// As above, at the lowest priority for this time, and then at the usual one.
+fn remove_all_gone(base: &Path, at_lowest_priority: Duration) -> io::Result<()> {
+    let (begun, usual) = (Instant::now(), sys::nice());
     sys::lower_priority();
     let found = |left: &BTreeSet<PathBuf>| {
         let entries = fs::read_dir(base).into_iter().flatten().flatten();
@@ -460,6 +468,9 @@ fn remove_gone(base: &Path) -> io::Result<()> {
             for path in gone {
                 let turn: &mut u32 = turns.entry(path.clone()).or_default();
                 *turn += 1;
+                if begun.elapsed() >= at_lowest_priority {
+                    sys::set_nice(usual);
+                }
                 let removed = remove(&path);
                 let Err(e) = removed else { continue };
                 if e.kind() != io::ErrorKind::TimedOut || REMOVAL_TURN * *turn > REMOVAL_MAX {
@@ -524,6 +535,33 @@ mod tests {
         fs::remove_dir_all(base).unwrap();
     }
 
+    /// On a node with busy CPUs the remover had hardly any time at the lowest priority: jobs that left many files filled the
+    /// file system, however long ago they had ended.
+    #[test]
+    fn what_is_not_soon_removed_is_removed_at_the_usual_priority() {
+        if !nix::unistd::geteuid().is_root() {
+            eprintln!("only root raises its priority; this test looked at nothing");
+            return;
+        }
+        let base = std::env::temp_dir().join(format!("muster-nice.{}", std::process::id()));
+        let _ = fs::remove_dir_all(&base);
+        make_dir(&base).unwrap();
+        let nice_after = |at_lowest_priority| {
+            let (job, base) = (base.join("7.1"), base.clone());
+            // A thread has a priority of its own.
+            let removed = std::thread::spawn(move || {
+                make_dir(&job).unwrap();
+                set_aside(&job).unwrap();
+                remove_all_gone(&base, at_lowest_priority).unwrap();
+                sys::nice()
+            });
+            removed.join().unwrap()
+        };
+        assert_eq!(nice_after(LOWEST_PRIORITY_TIME), sys::LOWEST_PRIORITY);
+        assert_eq!(nice_after(Duration::ZERO), sys::nice());
+        fs::remove_dir_all(base).unwrap();
+    }
+
     /// A job that left a full file system, where no other name had room, kept its directories there for good.
     #[test]
     fn a_directory_that_cannot_be_renamed_is_removed() {
@@ -541,8 +579,10 @@ mod tests {
         let job = base.join("7".repeat(255));
         fs::create_dir_all(job.join("dirs/_tmp/a/b")).unwrap();
         assert!(set_aside(&job).is_err());
+        let before = sys::nice();
         take_away(&job).unwrap();
         assert!(!job.exists());
+        assert_eq!(sys::nice(), before, "the node waits for it");
         // A name that is taken by a file is passed over.
         let job = base.join("7.1");
         fs::create_dir_all(job.join("dirs")).unwrap();
