@@ -123,8 +123,6 @@ mod tests {
     use super::*;
     use muster_model::ids::StepNo;
 
-    /// SlurmUser owns the parent directory of slurmd's spool directory. It renames the latter, and puts a link to
-    /// another place there.
     /// A key in names of sockets left no room for interactive steps, whose numbers have ten digits, in the longest directory.
     #[test]
     fn a_socket_has_room_in_the_longest_directory() {
@@ -138,6 +136,8 @@ mod tests {
         assert!(why.to_string().contains("it has 70"), "{why}");
     }
 
+    /// SlurmUser owns the parent directory of slurmd's spool directory. It renames the latter, and puts a link to
+    /// another place there.
     #[test]
     fn root_takes_no_directory_that_others_could_replace() {
         if !geteuid().is_root() {
