@@ -497,7 +497,7 @@ impl Triggers {
             return;
         }
         let of_user = self.index.of_user.entry(run.uid).or_default();
-        of_user.add(TriggersOfUser::one_run(&run));
+        of_user.add(TriggersOfUser::one_run(run));
         *self.index.runs_of.entry(run.id.trigger).or_default() += 1;
         if !run.begun {
             self.index.waiting.insert((run.due, run.id));
