@@ -49,6 +49,8 @@ fn arrays() {
 #[test]
 fn ranges_with_strides_are_bounded_together() {
     assert!(array("0-8000:2,0-8000:3").is_some());
+    assert!(array("0-1000000:2").is_some());
+    assert!(array("0-1000002:2").is_none());
     let many = vec!["0-8000000:2"; 500].join(",");
     assert!(array(&many).is_none());
 }
