@@ -107,9 +107,14 @@ impl CampaignReport {
         let end = Instant::now() + round.time;
         let mut outcome = Outcome::default();
         let before_load = served(target);
+        let mut joined = self.slices.iter().try_for_each(Slices::join_other);
         while Instant::now() < end && running.iter_mut().any(|(_, child)| is_running(child)) {
             self.submit(target, &mut outcome);
             self.start(target);
+        }
+        joined = joined.and(self.slices.iter().try_for_each(Slices::join_system));
+        if let Err(e) = joined {
+            outcome.finding(format!("a share of the processors cannot be joined: {e}"));
         }
         let (count, time) = served(target);
         self.served.0 += count.saturating_sub(before_load.0);
@@ -128,7 +133,7 @@ impl CampaignReport {
 
     /// One submission of another user, by the command, as users make it.
     fn submit(&mut self, target: &Target, outcome: &mut Outcome) {
-        let mut command = self.sbatch(target);
+        let mut command = sbatch(target);
         command.args(["-o", "/dev/null", "--wrap", "true"]);
         let started = Instant::now();
         let ran = command.output();
@@ -150,28 +155,12 @@ impl CampaignReport {
 
     /// One start of the same command, in the same way, that does not speak to the controller.
     fn start(&mut self, target: &Target) {
-        let mut command = self.sbatch(target);
+        let mut command = sbatch(target);
         command.arg("--version");
         let started = Instant::now();
         if command.output().is_ok_and(|output| output.status.success()) {
             self.starts.0.push(started.elapsed());
         }
-    }
-
-    /// The command by which another user submits, in another login session than the attacker.
-    fn sbatch(&self, target: &Target) -> Command {
-        let mut command = Command::new(target.home().join("bin/sbatch"));
-        command
-            .env("SLURM_CONF", target.home().join("slurm.conf"))
-            .current_dir(target.dir_of(VICTIM))
-            .uid(VICTIM.uid)
-            .gid(VICTIM.gid)
-            .stdin(Stdio::null());
-        in_own_session(&mut command);
-        if let Some(slices) = &self.slices {
-            slices.put_other(&mut command);
-        }
-        command
     }
 
     fn examine(&mut self, target: &Target, before: &Daemons, outcome: &mut Outcome) {
@@ -290,6 +279,19 @@ impl fmt::Display for Latencies {
             ms(1000)
         )
     }
+}
+
+/// The command by which another user submits, in another login session than the attacker.
+fn sbatch(target: &Target) -> Command {
+    let mut command = Command::new(target.home().join("bin/sbatch"));
+    command
+        .env("SLURM_CONF", target.home().join("slurm.conf"))
+        .current_dir(target.dir_of(VICTIM))
+        .uid(VICTIM.uid)
+        .gid(VICTIM.gid)
+        .stdin(Stdio::null());
+    in_own_session(&mut command);
+    command
 }
 
 /// Requests of the other user so far, and the time that the controller had them.

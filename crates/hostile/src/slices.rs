@@ -20,8 +20,10 @@ pub struct Slices {
     dirs: Vec<PathBuf>,
     /// Joined by the user who attacks.
     attacker: Arc<File>,
-    /// Joined by the user who is attacked.
-    other: Arc<File>,
+    /// Of the user who is attacked.
+    other: PathBuf,
+    /// Of daemons.
+    system: PathBuf,
 }
 
 impl Slices {
@@ -57,11 +59,12 @@ impl Slices {
         };
         let slices = Slices {
             attacker: open(&attacker)?,
-            other: open(&other)?,
+            other,
+            system,
             root,
             dirs,
         };
-        fs::write(system.join(PROCESSES), "0")?;
+        slices.join_system()?;
         Ok(slices)
     }
 
@@ -70,9 +73,21 @@ impl Slices {
         in_cgroup(command, self.attacker.clone());
     }
 
-    /// Has a command of the other user run in that user's share.
-    pub fn put_other(&self, command: &mut Command) {
-        in_cgroup(command, self.other.clone());
+    /// Moves this process to the share of the other user, whose commands it starts. It moves before they start: a move
+    /// waits for a grace period of the kernel, which is no part of their time.
+    ///
+    /// # Errors
+    /// The share is gone.
+    pub fn join_other(&self) -> io::Result<()> {
+        fs::write(self.other.join(PROCESSES), "0")
+    }
+
+    /// Moves this process back to the share of daemons.
+    ///
+    /// # Errors
+    /// The share is gone.
+    pub fn join_system(&self) -> io::Result<()> {
+        fs::write(self.system.join(PROCESSES), "0")
     }
 }
 
@@ -108,7 +123,9 @@ mod tests {
         };
         let attacker = share(&|command| slices.put_attacker(command));
         assert!(attacker.contains("-users/attacker"), "{attacker}");
-        let other = share(&|command| slices.put_other(command));
+        slices.join_other().unwrap();
+        let other = share(&|_| ());
+        slices.join_system().unwrap();
         assert!(other.contains("-users/other"), "{other}");
         let own = share(&|_| ());
         assert!(own.contains("-system"), "{own}");
