@@ -592,37 +592,31 @@ impl AgentExecutor<'_> {
     }
 
     fn note_report(&mut self, node: usize, report: &NumberedReport) {
-        if let Report::StepEnded { step, end } = &report.report {
-            let attempt = JobAttempt::new(report.job, report.attempt);
-            // An end that comes after the longest wait, and after the node's release, may come after the controller's own.
-            if self.world.truth.waits_over.contains(&attempt) && self.is_released(node, attempt) {
+        let attempt = JobAttempt::new(report.job, report.attempt);
+        let truth = &mut self.world.truth;
+        let (step, end) = match &report.report {
+            Report::StepEnded { step, end } => (step, end),
+            Report::Released => {
+                truth.released.insert((node, attempt));
                 return;
             }
-            let here = &self.world.nodes[node];
-            let (boot, agent_life) = (here.boot, here.agent_lives);
-            let ends = self
-                .world
-                .truth
-                .step_ends
-                .entry(AttemptStep::new(attempt, *step));
-            let ends = ends.or_insert_with(|| StepReports {
-                exits: Vec::new(),
-                node,
-                boot,
-                agent_life,
-            });
-            ends.exits.push(end.exit);
-            ends.agent_life = agent_life;
+            _ => return,
+        };
+        // An end that comes after the longest wait, and after the node's release, may come after the controller's own.
+        if truth.waits_over.contains(&attempt) && truth.released.contains(&(node, attempt)) {
+            return;
         }
-    }
-
-    /// Whether the node has said that nothing of a launch is left there.
-    fn is_released(&self, node: usize, attempt: JobAttempt) -> bool {
-        let mut reports = self.world.nodes[node].reported.values();
-        reports.any(|report| {
-            let is_released = matches!(report.report, Report::Released);
-            is_released && JobAttempt::new(report.job, report.attempt) == attempt
-        })
+        let here = &self.world.nodes[node];
+        let (boot, agent_life) = (here.boot, here.agent_lives);
+        let ends = truth.step_ends.entry(AttemptStep::new(attempt, *step));
+        let ends = ends.or_insert_with(|| StepReports {
+            exits: Vec::new(),
+            node,
+            boot,
+            agent_life,
+        });
+        ends.exits.push(end.exit);
+        ends.agent_life = agent_life;
     }
 
     fn flush_controller(&mut self, node: usize) {
