@@ -20,9 +20,9 @@ pub struct Slices {
     dirs: Vec<PathBuf>,
     /// Joined by the user who attacks.
     attacker: Arc<File>,
-    /// Of the user who is attacked.
+    /// Directory of the user who is attacked.
     other: PathBuf,
-    /// Of daemons.
+    /// Directory of daemons.
     system: PathBuf,
 }
 

@@ -209,8 +209,8 @@ pub(crate) struct Truth {
     pub(crate) task_ends: BTreeMap<TaskKey, ExitStatus>,
     /// Launches for which the agent that leads their steps has waited for the ends of steps on other nodes as long as it waits at most.
     pub(crate) waits_over: BTreeSet<JobAttempt>,
-    /// Launches of which nodes have said that nothing is left there, also by agents that were started again since.
-    pub(crate) released: BTreeSet<(usize, JobAttempt)>,
+    /// Launches that each node has reported as released, also by agents of earlier lives.
+    pub(crate) released: BTreeMap<usize, BTreeSet<JobAttempt>>,
     /// Ends of steps, as agents that led them have reported; not those that came after such a wait and the release.
     pub(crate) step_ends: BTreeMap<AttemptStep, StepReports>,
     /// Steps whose results a disk that was full or failed has not taken.

@@ -597,13 +597,15 @@ impl AgentExecutor<'_> {
         let (step, end) = match &report.report {
             Report::StepEnded { step, end } => (step, end),
             Report::Released => {
-                truth.released.insert((node, attempt));
+                truth.released.entry(node).or_default().insert(attempt);
                 return;
             }
             _ => return,
         };
         // An end that comes after the longest wait, and after the node's release, may come after the controller's own.
-        if truth.waits_over.contains(&attempt) && truth.released.contains(&(node, attempt)) {
+        let released = truth.released.get(&node);
+        let is_released = released.is_some_and(|attempts| attempts.contains(&attempt));
+        if is_released && truth.waits_over.contains(&attempt) {
             return;
         }
         let here = &self.world.nodes[node];
