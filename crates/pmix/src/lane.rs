@@ -43,6 +43,8 @@ pub(crate) enum LaneState {
 #[derive(Debug, Default)]
 pub(crate) struct Lane {
     pub(crate) way: LaneState,
+    /// The other end's first packet has come.
+    pub(crate) is_reached: bool,
     /// Authenticate sent and received packets; set once the handshake is complete.
     codes: Option<(Hmac<Sha256>, Hmac<Sha256>)>,
     /// The tag with which the other end sends.

@@ -187,7 +187,9 @@ impl Link {
         };
         match offer {
             UcxOffer::Unavailable(why) => self.note = Some(format!("{}: {why}", self.peer)),
-            UcxOffer::Address(address) if own < self.peer.as_str() => self.try_way(&address, ucx),
+            UcxOffer::Address(address) if own < self.peer.as_str() || self.lane.is_reached => {
+                self.try_way(&address, ucx);
+            }
             UcxOffer::Address(address) => self.lane.way = LaneState::Offered(address.into()),
         }
     }
@@ -228,6 +230,8 @@ impl Link {
         match self.lane.open(packet) {
             Some(Packet::Trial) => {
                 self.say(&Wire::Reached);
+                // It may come before the offer, which goes by the connection.
+                self.lane.is_reached = true;
                 if let LaneState::Offered(address) = &mut self.lane.way {
                     let address = std::mem::take(address);
                     self.try_way(&address, ucx);
