@@ -178,18 +178,24 @@ fn limits(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
 fn ends(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
     let (job, spec) = (row.job, &row.job.spec);
     let pending = row.is_pending();
-    if w.is_old() {
-        w.raw("derived_exit_code", JobRow::wait_status(job.derived_exit));
+    if w.has_plain_states() {
+        some(
+            w,
+            "derived_exit_code",
+            JobRow::wait_status(job.derived_exit),
+        );
     } else {
         w.exit("derived_exit_code", job.derived_exit, pending);
     }
     w.time("eligible_time", job.eligible_time);
     w.time("end_time", row.end(ctx));
     w.text_or_empty("excluded_nodes", spec.ask.exclude.as_deref());
-    if w.is_old() {
-        w.raw("exit_code", JobRow::wait_status(job.exit));
+    if w.has_plain_states() {
+        some(w, "exit_code", JobRow::wait_status(job.exit));
     } else {
         w.exit("exit_code", job.exit, pending);
+    }
+    if !w.is_old() {
         w.text_or_empty("extra", row.shown("extra"));
         w.text("failed_node", "");
     }
@@ -263,10 +269,12 @@ pub(crate) fn states(row: &JobRow<'_>) -> Vec<&'static str> {
 
 fn place(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
     allocation(w, row, ctx);
-    if w.is_old() {
+    if !w.is_old() {
+        w.list("job_size_str", |_| {});
+    }
+    if w.has_plain_states() {
         w.text("job_state", row.state_name());
     } else {
-        w.list("job_size_str", |_| {});
         w.texts("job_state", states(row));
     }
     w.time("last_sched_evaluation", row.last_sched_eval());
