@@ -111,15 +111,7 @@ impl<'a> JobRow<'a> {
 
     /// The state with the flags that stand for one.
     pub(crate) fn state_name(&self) -> &'static str {
-        if self.job.completing {
-            "COMPLETING"
-        } else if self.is_configuring() {
-            "CONFIGURING"
-        } else if self.is_special() {
-            "SPECIAL_EXIT"
-        } else {
-            self.job.state.name()
-        }
+        self.job.shown_state()
     }
 
     /// Its short form.

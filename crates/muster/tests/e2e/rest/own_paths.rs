@@ -47,6 +47,11 @@ fn the_queue_in_short_the_network_and_what_a_job_waits_for() {
     assert_eq!((&answer["states"], &answer["own"]), (&states, &9.into()));
     // Counts are of all, and of jobs there are as many as were asked for: those that run first.
     let one = owner.get("/muster/v1/queue?limit=1").ok();
+    // Counts alone are made by the controller, and are the same.
+    let counts = owner.get("/muster/v1/queue?limit=0").ok();
+    for key in ["states", "reasons", "partitions", "own"] {
+        assert_eq!(counts[key], one[key], "{key}");
+    }
     assert_eq!((&one["left_out"], &one["states"]), (&2.into(), &states));
     assert_eq!(one["jobs"][0]["job_id"], runs);
     let pending = owner.get("/muster/v1/queue?state=PENDING&user=daemon").ok();
