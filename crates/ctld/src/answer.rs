@@ -172,12 +172,18 @@ pub(crate) fn accounts(state: &State, identity: &Identity, of_clusters: bool) ->
     }))
 }
 
+/// Jobs with the same state and reason.
+struct CountedKind {
+    kind: ShownJob,
+    jobs: u64,
+}
+
 /// The jobs of a user, an account and a partition, counted.
 #[derive(Default)]
 struct CountedJobs {
     counts: JobCounts,
     /// In order of appearance: there are few.
-    shown: Vec<(ShownJob, u64)>,
+    shown: Vec<CountedKind>,
 }
 
 impl CountedJobs {
@@ -185,9 +191,12 @@ impl CountedJobs {
         self.counts.count(job);
         let shown = ShownJob::of(job);
         let tasks = u64::from(job.tasks());
-        match self.shown.iter_mut().find(|(known, _)| *known == shown) {
-            Some((_, jobs)) => *jobs += tasks,
-            None => self.shown.push((shown, tasks)),
+        match self.shown.iter_mut().find(|known| known.kind == shown) {
+            Some(known) => known.jobs += tasks,
+            None => self.shown.push(CountedKind {
+                kind: shown,
+                jobs: tasks,
+            }),
         }
     }
 }
@@ -212,11 +221,11 @@ pub(crate) fn job_counts(state: &State, identity: &Identity) -> Response {
     let group = |((user, account, partition), counted): ((&str, &str, &str), CountedJobs)| {
         let hidden = is_hidden(partition);
         let [user, account, partition] = [user, account, partition].map(str::to_owned);
-        let shown = counted.shown.into_iter().map(|(job, jobs)| ShownCount {
-            state: job.state.to_owned(),
-            reason: job.reason,
-            is_over: job.is_over,
-            jobs,
+        let shown = counted.shown.into_iter().map(|counted| ShownCount {
+            state: counted.kind.state.to_owned(),
+            reason: counted.kind.reason,
+            is_over: counted.kind.is_over,
+            jobs: counted.jobs,
         });
         JobCountGroup {
             user,

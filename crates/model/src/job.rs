@@ -205,7 +205,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// Its state with the flag that takes its place in listings.
+    /// Its state, or the flag in its place, as in listings.
     pub fn shown_state(&self) -> &'static str {
         match self.state {
             _ if self.completing => "COMPLETING",

@@ -214,7 +214,7 @@ pub struct JobCountGroup {
     /// The counts.
     #[n(3)]
     pub counts: JobCounts,
-    /// The same jobs by what listings show of them; none from a controller of an earlier version.
+    /// Jobs of the group by state and reason; none from a controller of an earlier version.
     #[n(4)]
     #[cbor(default)]
     pub shown: Vec<ShownCount>,
@@ -224,12 +224,12 @@ pub struct JobCountGroup {
     pub hidden: bool,
 }
 
-/// What a listing shows of a job, beside whose it is.
+/// State and reason of a job in a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ShownJob {
-    /// Its state with the flag that takes its place (`COMPLETING`).
+    /// Its state, or the flag in its place (`COMPLETING`).
     pub state: &'static str,
-    /// Why it waits; `None` if it does not.
+    /// The reason of its waiting; `None` if it does not wait.
     pub reason: Option<Reason>,
     /// It has ended, and its nodes are free again.
     pub is_over: bool,
@@ -247,7 +247,7 @@ impl ShownJob {
     }
 }
 
-/// Number of jobs of which a listing shows the same.
+/// Number of jobs with the same state and reason in a listing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct ShownCount {
     /// See [`ShownJob`].

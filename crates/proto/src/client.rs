@@ -1,8 +1,11 @@
 //! Clients and the controller.
 
+mod config_answer;
+
 use crate::acct::{AcctJob, AcctQuery, LoggedTransaction, TransactionQuery};
 use crate::frame::{FrameError, Message};
 pub use crate::request_counts::{KindRequests, ThrottledUser, UserRequests};
+pub use config_answer::ConfigAnswer;
 use minicbor::{Decode, Encode, bytes::ByteVec};
 use muster_model::accounts::Accounts;
 use muster_model::command::{Reply, UserCommand};
@@ -235,6 +238,9 @@ pub enum Query {
     /// Triggers: one [`Response::Triggers`].
     #[n(500)]
     Triggers,
+    /// Use of file systems by users: one [`Response::Storage`].
+    #[n(510)]
+    Storage,
 }
 
 /// Which records a client wants. All given conditions must hold; an empty list is no condition.
@@ -411,6 +417,9 @@ pub enum Response {
     /// To `Triggers`: those that the caller may see, by number.
     #[n(500)]
     Triggers(#[n(0)] Vec<muster_model::trigger::Trigger>),
+    /// To `Storage`.
+    #[n(510)]
+    Storage(#[n(0)] Box<muster_model::storage::StorageAnswer>),
 }
 
 /// Agents receive a welcome and refusals only. Other responses go to users' commands, which trust their controller.
@@ -619,29 +628,6 @@ pub struct NodeInReservation {
     /// The reservation is for maintenance.
     #[n(1)]
     pub maintenance: bool,
-}
-
-/// The configuration in force.
-#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
-pub struct ConfigAnswer {
-    /// `scontrol show config`: key and value in Slurm's order.
-    #[n(0)]
-    pub pairs: Vec<(String, String)>,
-    /// Path of slurm.conf.
-    #[n(1)]
-    pub path: String,
-    /// When it was read.
-    #[n(2)]
-    pub read_at: Timestamp,
-    /// The controller's time.
-    #[n(3)]
-    pub now: Timestamp,
-    /// Controller hosts, for the trailer line.
-    #[n(4)]
-    pub hosts: Vec<String>,
-    /// When the controller started (BOOT_TIME).
-    #[n(5)]
-    pub started: Timestamp,
 }
 
 /// Jobs from accounting.

@@ -53,6 +53,7 @@ impl From<&Query> for AccessRequest {
             Query::Accounts | Query::AccountsOfClusters => AccessRequest::Accounts,
             Query::Priorities => AccessRequest::Priorities,
             Query::JobCounts => AccessRequest::JobCounts,
+            Query::Storage => AccessRequest::Storage,
             Query::Usage(_) => AccessRequest::Usage,
             Query::Changes(_) => AccessRequest::Changes,
             Query::Licenses => AccessRequest::Licenses,

@@ -40,7 +40,7 @@ pub(super) fn queue(call: &mut Call<'_>) -> Outcome {
     let QueueRequest { filter, limit } = wanted(&call.query)?;
     if limit == 0 && filter == JobFilter::default() {
         let groups = call.ask(query::job_counts)?;
-        // A controller of an earlier version does not say what is shown of the jobs.
+        // A controller of an earlier version does not count by state and reason.
         if groups.iter().all(|group| !group.shown.is_empty()) {
             return count(call, &groups);
         }
@@ -79,7 +79,7 @@ pub(super) fn queue(call: &mut Call<'_>) -> Outcome {
     }))
 }
 
-/// The counts of all jobs alone, which the controller itself makes: no record is sent.
+/// The counts of all jobs alone. The controller itself makes them, so that no record is sent.
 fn count(call: &mut Call<'_>, groups: &[JobCountGroup]) -> Outcome {
     let ctx = call.context();
     let mut counts = ListedCounts::default();

@@ -214,6 +214,7 @@ const fn metrics(path: &'static str, handler: Handler) -> Route {
 /// Routes of Muster alone. Their documents have the layout of [`OWN_VERSION`].
 #[rustfmt::skip]
 pub(super) const OWN: &[Route] = &[
+    own("storage", report::storage, ("storage", "what users have on file systems, by the latest scan of each")).gives("muster_storage"),
     own("report", report::report, ("report", "what was used, in rows of the kind that the parameters choose")).gives("muster_report"),
     own("queue", queue::queue, ("queue", "the queue in short, and how many jobs there are of each kind")).with(queue::PARAMETERS).gives("muster_queue"),
     own("why/{job_id}", queue::explain, ("why", "what a job waits for, and what would start it sooner")).gives("muster_why"),

@@ -4,6 +4,7 @@ use minicbor::{Decode, Encode};
 use muster_model::account_limits::Scope;
 use muster_model::accounts::{Account, AssociationTerms, Cluster, JobNote, Qos, User};
 use muster_model::ids::JobId;
+use muster_model::storage::StorageScan;
 
 /// One change of the records of a cluster that another controller serves.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
@@ -112,6 +113,16 @@ pub enum AccountsChange {
         /// Billing units times seconds.
         #[n(2)]
         raw: u64,
+    },
+    /// Use of a file system by users, for accounting.
+    #[n(30)]
+    StorageRecorded {
+        /// The file system.
+        #[n(0)]
+        name: String,
+        /// The scan.
+        #[n(1)]
+        scan: StorageScan,
     },
     /// A record of another cluster's changed.
     #[n(16)]

@@ -76,6 +76,7 @@ pub(crate) fn edits() -> Vec<AccountsAsk> {
             raw: u64::MAX,
         }]),
         AccountsAsk::ReserveJobIds(JobId(1)),
+        AccountsAsk::RecordStorage(Default::default()),
         AccountsAsk::AddCoordinators {
             accounts: vec![name()],
         },
@@ -177,7 +178,7 @@ mod tests {
         EDITS, edit_name, AccountsAsk:
         AddAccounts ModifyAccounts DeleteAccounts AddUsers ModifyUsers DeleteUsers AddQos ModifyQos DeleteQos ResetUsage
         DeleteWckeys RenameUser AddClusters ModifyClusters DeleteClusters ResetAccountUsage ResetQosUsage NoteJobs SetUsage
-        ReserveJobIds AddCoordinators DeleteCoordinators
+        ReserveJobIds RecordStorage AddCoordinators DeleteCoordinators
     );
 
     #[test]

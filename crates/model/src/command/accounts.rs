@@ -4,6 +4,7 @@ use crate::account_limits::LimitAsk;
 use crate::accounts::JobNote;
 use crate::ids::JobId;
 use crate::limits::EDIT_ITEMS_MAX;
+use crate::storage::StorageScan;
 use crate::validate::Validate;
 use minicbor::{Decode, Encode};
 
@@ -201,6 +202,9 @@ pub enum AccountsAsk {
         #[valid(max_items = EDIT_ITEMS_MAX)]
         Vec<UsageAsk>,
     ),
+    /// `muster storage scan`: use of the named file system by users.
+    #[n(30)]
+    RecordStorage(#[n(0)] StorageScan),
 }
 
 /// The use of a user in an account, for fair share.

@@ -168,6 +168,7 @@ pub(super) fn check(
         | AccountsAsk::ModifyClusters(_)
         | AccountsAsk::DeleteClusters
         | AccountsAsk::NoteJobs(_)
+        | AccountsAsk::RecordStorage(_)
         | AccountsAsk::ReserveJobIds(_)
         | AccountsAsk::SetUsage(_)
         | AccountsAsk::DeleteWckeys(_) => asker.require(request),

@@ -39,6 +39,7 @@ fn fill(rest: &Rest) {
     // One that has started ends by a signal, which others do not.
     c.until_prints(&format!("squeue -h -j {over} -o %T"), "RUNNING");
     owner.delete(&format!("/slurm/v0.0.43/job/{over}")).ok();
+    c.ok("mkdir kept; muster storage scan kept kept; muster storage scan kept kept");
     c.ok("sbatch -o /dev/null --wrap 'srun true'");
     // Steps have numbers and names in the oldest version, and both are to be described.
     c.until("jobs are over", || {
