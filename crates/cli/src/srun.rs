@@ -2,6 +2,7 @@
 //! asks for first.
 
 mod bcast;
+mod debugger_test;
 mod executor;
 mod het;
 mod input;

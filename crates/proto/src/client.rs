@@ -608,6 +608,10 @@ pub struct ClusterPage {
     #[n(7)]
     #[cbor(default)]
     pub withheld: PrivateData,
+    /// CPUs of the largest node of each partition, in their order (first part only).
+    #[n(8)]
+    #[cbor(default)]
+    pub largest_node_cpus: Vec<u32>,
 }
 
 /// A node that a reservation has now.

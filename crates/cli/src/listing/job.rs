@@ -244,6 +244,22 @@ impl<'a> JobRow<'a> {
         ask.min_nodes.max(by_tasks).max(1)
     }
 
+    /// Nodes it holds, or an estimate of those that it will: as many as its CPUs take, where the largest of its
+    /// partition are free.
+    pub(crate) fn node_estimate(&self, ctx: &Ctx) -> u32 {
+        let least = self.node_count();
+        if self.shown_alloc().is_some() {
+            return least;
+        }
+        let ask = &self.job.spec.ask;
+        let by_cpus = match ctx.largest_node_cpus(&self.job.partition) {
+            0 => 0,
+            cpus => ask.min_cpus().div_ceil(cpus),
+        };
+        let most = ask.max_nodes.unwrap_or(u32::MAX).max(least);
+        least.max(by_cpus).min(most)
+    }
+
     /// CPUs it holds, or asks for.
     pub(crate) fn cpus(&self) -> u64 {
         if self.shown_alloc().is_some() {

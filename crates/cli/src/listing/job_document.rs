@@ -318,7 +318,7 @@ fn counts(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
     );
     some(w, "tasks_per_board", 0u64);
     some(w, "cpus", row.cpus());
-    some(w, "node_count", row.node_count());
+    some(w, "node_count", row.node_estimate(ctx));
     some(w, "tasks", row.tasks());
     if w.is_old() {
         het(w, row.job.het);

@@ -209,7 +209,7 @@ fn write_job(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
     w.raw("run_time", row.run_time_s(ctx).max(0));
     w.text("expected", expected(row, ctx));
     w.raw("cpus", row.cpus());
-    w.raw("node_count", row.node_count());
+    w.raw("node_count", row.node_estimate(ctx));
     let nodes = row.nodes();
     w.text("nodes", row.sched_nodes(ctx).unwrap_or(&nodes));
 }

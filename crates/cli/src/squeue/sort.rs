@@ -331,7 +331,7 @@ fn job_key<'a>(row: &JobRow<'a>, letter: u8, ctx: &Ctx) -> ColumnKey<'a> {
             }
             None => ColumnKey::Number(i64::MAX),
         },
-        b'D' => ColumnKey::Number(i64::from(row.node_count())),
+        b'D' => ColumnKey::Number(i64::from(row.node_estimate(ctx))),
         b'C' => count(row.cpus()),
         b'c' => ColumnKey::Number(i64::from(row.min_cpus_per_node())),
         b'd' => count(job.spec.ask.tmp_disk_mib),

@@ -1,6 +1,8 @@
 //! Steps over components of a heterogeneous job: `srun --het-group=0,1`, `srun a : b`. Each component has a step of its
 //! own under one number; srun holds them together, and their tasks are numbered over all of them.
 
+mod in_one_job;
+
 use super::executor::Executor;
 use super::request;
 use super::{PREFIX, SrunCall, allocation, config, number_source};
@@ -54,7 +56,7 @@ pub(super) fn groups(lines: &[SubmitLine]) -> Result<Option<Vec<Vec<u32>>>, Opti
         };
         if all.iter().flatten().any(|group| of_line.contains(group)) {
             return Err(OptionError::fatal(
-                "--het-group: a component can run one step of a command only",
+                "Duplicate het groups in single srun not supported",
             ));
         }
         all.push(of_line);
@@ -85,10 +87,13 @@ pub(super) fn inside(
         let mut line = lines.into_iter().next().expect("there is a first line");
         return super::inside(&mut line, job, call);
     }
+    if info.components.is_empty() && !lines.iter().any(|line| line.chosen.has("het-group")) {
+        return in_one_job::run(&lines, *info, call);
+    }
     let most = info.components.len().saturating_sub(1);
     if highest as usize > most {
         say.error(&format!(
-            "Attempt to run a job step with het-group value of {highest}, but the job allocation has maximum value of {most}"
+            "Attempt to run a job step with het group value of {highest}, but the job allocation has maximum value of {most}"
         ));
         return Err(say.failed());
     }

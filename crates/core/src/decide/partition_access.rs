@@ -170,7 +170,10 @@ pub(super) fn choose<'a>(
     };
     match (outside, enforce) {
         (Some(reason), EnforcePartLimits::Any | EnforcePartLimits::All) => {
-            Err(limit_refusal(reason))
+            match reason != Reason::PartitionTimeLimit && exceeds_cpus(state, &usable, &spec.ask) {
+                true => Err(RefusalCode::TooManyCpus.into()),
+                false => Err(limit_refusal(reason)),
+            }
         }
         (reason, _) => Ok((usable, reason)),
     }
@@ -334,6 +337,21 @@ fn group_allowed(
         || (owner.uid == identity.uid
             && (allowed.contains(&identity.group)
                 || identity.groups.iter().any(|g| allowed.contains(g))))
+}
+
+/// Whether a job asks for more CPUs than any of the partitions has, with one for each node at least.
+fn exceeds_cpus(state: &State, partitions: &[&PartitionConfig], ask: &ResourceAsk) -> bool {
+    let asked = u64::from(ask.min_cpus().max(ask.min_nodes));
+    let cpus_of = |partition: &&PartitionConfig| -> u64 {
+        let nodes = partition
+            .nodes
+            .iter()
+            .filter_map(|name| state.node_named(name));
+        nodes.map(|node| u64::from(node.config.cpus)).sum()
+    };
+    partitions
+        .iter()
+        .all(|partition| cpus_of(partition) < asked)
 }
 
 fn limit_refusal(reason: Reason) -> Refusal {

@@ -26,6 +26,7 @@ use muster_model::rights::AccessRequest;
 use muster_model::site_option::{COUNT_MAX, VALUE_BYTES_MAX, is_site_option};
 use muster_model::spec::{ExecContext, JobKind, JobSpec, MemoryAsk, Owner, StdioSpec};
 use muster_model::time::{TimeLimit, Timestamp};
+use muster_model::usage::task_interval_s;
 use muster_model::validate::Validate;
 use muster_model::visible_text::make_visible;
 use muster_model::{grid_engine, licenses};
@@ -175,6 +176,7 @@ pub(super) fn prepare(
     {
         spec.ask.memory = partition_access::default_memory(state, first);
     }
+    check_sampling(config, &spec)?;
     spec.partitions = partitions.iter().map(|p| p.name.clone()).collect();
     check_rank(draft, identity, &mut spec)?;
 
@@ -210,6 +212,22 @@ pub(super) fn prepare(
     job.begin_at = job.begin_at.max(not_before);
     job.eligible_time = job.is_startable().then_some(now);
     Ok((job, not_before))
+}
+
+/// A job with a memory limit is sampled at least as often as the site wants: its memory is watched that way.
+fn check_sampling(config: &ClusterConfig, spec: &JobSpec) -> Result<(), Refusal> {
+    let is_limited = !matches!(spec.ask.memory, MemoryAsk::Default | MemoryAsk::PerNode(0));
+    let own = spec.shown.iter().find(|(key, _)| key == "acctg-freq");
+    let own = own.and_then(|(_, text)| task_interval_s(text));
+    match (own, config.sample_s) {
+        (Some(own), most @ 1..) if is_limited && (own == 0 || own > most) => Err(Refusal::new(
+            RefusalCode::InvalidAcctgFreq,
+            format!(
+                "--acctg-freq of tasks is from 1 to {most} seconds for a job with a memory limit"
+            ),
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// The limit of a job in a partition: its own, else the partition's. Zero is none, as in Slurm.

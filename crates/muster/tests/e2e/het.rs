@@ -33,7 +33,7 @@ fn components_start_together_and_a_step_runs_over_them() {
          1 task 0 of 2 on n2 in 1\n1 task 1 of 2 on n3 in 1\n\
          0: 2 task 0 of 3 on n1 in 1\n1: 2 task 1 of 3 on n2 in 1\n2: 2 task 2 of 3 on n3 in 1\n\
          3 task 0 of 2 on n1 in 1\n3 task 1 of 2 on n2 in 1\nclient\nserver\n\
-         srun: error: Attempt to run a job step with het-group value of 2, but the job allocation has maximum value of 1\n\
+         srun: error: Attempt to run a job step with het group value of 2, but the job allocation has maximum value of 1\n\
          refused 1\n\
          srun: error: --mpi: the tasks of several components cannot be one MPI program here; start one step for each component with --het-group\n\
          refused 1\n"

@@ -259,7 +259,7 @@ fn compressed(list: Option<&str>) -> String {
 
 fn resources(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: RecordStyle) {
     let (job, ask) = (row.job, &row.job.spec.ask);
-    put!(out, "NumNodes={}", row.node_count());
+    put!(out, "NumNodes={}", row.node_estimate(ctx));
     if let Some(max) = ask.max_nodes.filter(|_| row.is_pending() && ask.nodes_set) {
         put!(out, "-{max}");
     }
