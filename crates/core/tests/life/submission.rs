@@ -341,7 +341,7 @@ fn too_many_nodes_or_cpus_wait_unless_limits_are_enforced() {
             enforce_part_limits: enforce,
             ..config()
         });
-        assert_eq!(world.refusal(too_many()), RefusalCode::InvalidNodeCount);
+        assert_eq!(world.refusal(too_many()), RefusalCode::TooManyCpus);
         assert_eq!(
             world.refusal(long(&["short"])),
             RefusalCode::InvalidTimeLimit
@@ -449,16 +449,13 @@ fn partitions_choose_who_may_use_them() {
         ),
         (|p| p.allow_groups = vec!["u1000".into()], 1000, None),
         (
+            // It waits, as EnforcePartLimits is NO.
             |p| p.allow_accounts = vec!["physics".into()],
             1000,
-            Some(R::InvalidAccount),
+            None,
         ),
         (|p| p.deny_accounts = vec!["physics".into()], 1000, None),
-        (
-            |p| p.allow_qos = vec!["high".into()],
-            1000,
-            Some(R::InvalidQos),
-        ),
+        (|p| p.allow_qos = vec!["high".into()], 1000, None),
         (|p| p.req_resv = true, 1000, Some(R::InvalidReservation)),
         (|p| p.max_memory = MemoryAsk::PerCpu(5), 1000, None),
         (|p| p.default = false, 1000, Some(R::InvalidPartition)),
@@ -771,4 +768,29 @@ fn a_job_without_a_limit_gets_that_of_its_qos() {
     assert_eq!(limit(&mut w, "short"), TimeLimit::Minutes(30));
     assert_eq!(limit(&mut w, "batch"), TimeLimit::Minutes(40));
     assert_eq!(limit(&mut w, "timed"), TimeLimit::Minutes(60));
+}
+
+/// The memory of a job with a limit is watched by samples, so that it may not have fewer than the site wants.
+#[test]
+fn a_job_with_a_memory_limit_is_sampled_as_often_as_the_site_wants() {
+    let mut config = config();
+    config.sample_s = 5;
+    let mut w = World::with(config);
+    let with = |memory, interval: &str| {
+        let mut own = spec("j");
+        own.ask.memory = memory;
+        own.shown = vec![("acctg-freq".to_owned(), interval.to_owned())];
+        own
+    };
+    let limited = MemoryAsk::PerNode(10);
+    let mut code = |memory, interval| {
+        w.try_submit(1000, with(memory, interval))
+            .err()
+            .map(|r| r.code)
+    };
+    assert_eq!(code(limited, "4"), None);
+    assert_eq!(code(limited, "energy=60"), None);
+    assert_eq!(code(limited, "task=6"), Some(RefusalCode::InvalidAcctgFreq));
+    assert_eq!(code(limited, "0"), Some(RefusalCode::InvalidAcctgFreq));
+    assert_eq!(code(MemoryAsk::PerNode(0), "60"), None);
 }
