@@ -187,6 +187,7 @@ pub(super) fn prepare(
     if asked.is_none() && partitions.first().is_some_and(|p| p.default_time.is_none()) {
         job.time_limit = limits::default_limit(state, &job, limit);
     }
+    fit_node_range(state, &mut job);
     check_times(&job.spec, job.time_limit, now)?;
     job.requeueable = requeueable;
     job.predicted_s = state.predicted_s(&job.spec, job.time_limit);
@@ -212,6 +213,16 @@ pub(super) fn prepare(
     job.begin_at = job.begin_at.max(not_before);
     job.eligible_time = job.is_startable().then_some(now);
     Ok((job, not_before))
+}
+
+/// A range of node counts ends where the limits of the job's association and QOS do.
+fn fit_node_range(state: &State, job: &mut Job) {
+    let (least, most) = (job.spec.ask.min_nodes, job.spec.ask.max_nodes);
+    let is_range = most.is_some_and(|most| most > least);
+    let limit = state.most_nodes(job, &job.partition).filter(|_| is_range);
+    if let Some(limit) = limit.filter(|limit| most > Some(*limit)) {
+        Arc::make_mut(&mut job.spec).ask.max_nodes = Some(limit.max(least));
+    }
 }
 
 /// A job with a memory limit is sampled at least as often as the site wants: its memory is watched that way.

@@ -796,3 +796,27 @@ fn a_job_with_a_memory_limit_is_sampled_as_often_as_the_site_wants() {
     assert_eq!(code(limited, "0"), Some(RefusalCode::InvalidAcctgFreq));
     assert_eq!(code(MemoryAsk::PerNode(0), "60"), None);
 }
+
+/// With `-N1-8` Slurm takes as many nodes as the limits allow; a job that needs more waits.
+#[test]
+fn a_range_of_nodes_ends_where_limits_do() {
+    let mut order = config().order;
+    (order.enforce_associations, order.enforce_limits) = (true, true);
+    let mut w = World::with(ClusterConfig { order, ..config() });
+    w.must(0, edit(&["a"], account("")));
+    let terms = TermsAsk {
+        limits: vec![LimitAsk::new("maxtres", "node=2")],
+        ..TermsAsk::default()
+    };
+    w.must(0, edit(&["u1000"], users("a", terms)));
+    let mut most = |least: u32, most: u32| {
+        let mut own = spec("j");
+        own.ask.nodes_set = true;
+        (own.ask.min_nodes, own.ask.max_nodes) = (least, Some(most));
+        let id = w.try_submit(1000, own).unwrap();
+        w.job(id).spec.ask.max_nodes
+    };
+    assert_eq!(most(1, 3), Some(2));
+    assert_eq!(most(1, 2), Some(2));
+    assert_eq!(most(3, 3), Some(3));
+}

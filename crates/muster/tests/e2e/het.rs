@@ -130,3 +130,26 @@ fn allocations_of_several_components() {
     let text = c.run("sbatch --test-only -n1 : -n2 -N1 --wrap true").err;
     assert!(text.contains("using 3 processors on nodes"), "{text}");
 }
+
+/// In a job that is not heterogeneous each part has nodes of its own.
+#[test]
+fn parts_of_a_step_share_out_the_nodes_of_an_ordinary_job() {
+    let c = Cluster::start(3, 2);
+    let names = "printenv SLURMD_NODENAME";
+    let spread = format!("srun -l {names} : -N2 -w n1 {names} | sort");
+    assert_eq!(
+        c.run(&format!("salloc -Q -N3 bash -c '{spread}'")).err,
+        "srun: error: Required nodelist n1 overlaps with excluded n1\n"
+    );
+    let spread = format!("srun -l -w n2 {names} : -N2 {names} | sort");
+    assert_eq!(
+        c.ok(&format!("salloc -Q -N3 bash -c '{spread}'")),
+        "0: n2\n1: n1\n2: n3"
+    );
+    let few = c.run("salloc -Q -N1 srun true : true");
+    assert_eq!(few.code, 1);
+    assert_eq!(
+        few.err,
+        "srun: error: Allocation failure of 1 nodes: job size of 1, already allocated 1 nodes to previous components.\n"
+    );
+}
