@@ -1,5 +1,8 @@
 //! Clients and the controller.
 
+mod reserved_node;
+
+pub use self::reserved_node::NodeInReservation;
 use crate::acct::{AcctJob, AcctQuery, LoggedTransaction, TransactionQuery};
 use crate::frame::{FrameError, Message};
 pub use crate::request_counts::{KindRequests, ThrottledUser, UserRequests};
@@ -612,17 +615,6 @@ pub struct ClusterPage {
     #[n(8)]
     #[cbor(default)]
     pub largest_node_cpus: Vec<u32>,
-}
-
-/// A node that a reservation has now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct NodeInReservation {
-    /// Which.
-    #[n(0)]
-    pub node: NodeIdx,
-    /// The reservation is for maintenance.
-    #[n(1)]
-    pub maintenance: bool,
 }
 
 /// The configuration in force.

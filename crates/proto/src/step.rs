@@ -289,7 +289,7 @@ pub struct StepCreated {
     #[n(6)]
     #[cbor(default)]
     pub direct: bool,
-    /// How its tasks are bound to CPUs, in the words of `--cpu-bind` or of the site's `CpuBind`; empty if nobody says.
+    /// Binding of its tasks to CPUs, in the words of `--cpu-bind` or of the site's `CpuBind`; empty if nobody says.
     #[n(7)]
     #[cbor(default)]
     pub cpu_bind: String,

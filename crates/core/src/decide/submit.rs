@@ -219,7 +219,7 @@ pub(super) fn prepare(
 fn fit_node_range(state: &State, job: &mut Job) {
     let (least, most) = (job.spec.ask.min_nodes, job.spec.ask.max_nodes);
     let is_range = most.is_some_and(|most| most > least);
-    let limit = state.most_nodes(job, &job.partition).filter(|_| is_range);
+    let limit = limits::most_nodes(state, job, &job.partition).filter(|_| is_range);
     if let Some(limit) = limit.filter(|limit| most > Some(*limit)) {
         Arc::make_mut(&mut job.spec).ask.max_nodes = Some(limit.max(least));
     }

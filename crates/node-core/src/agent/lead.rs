@@ -123,7 +123,7 @@ struct LedStep {
     width: u32,
     /// Its task has srun's streams. srun then receives the task's start and exit from the step daemon.
     direct: bool,
-    /// How its tasks are bound; unknown after the agent that started it is gone.
+    /// Binding of its tasks in words; unknown after the agent that started it is gone.
     cpu_bind: String,
 }
 

@@ -74,7 +74,7 @@ impl AgentNode {
         self.config.machine.bind(launch, &self.settings, site)
     }
 
-    /// How the tasks of a step are bound, in words for its user.
+    /// Binding of a step's tasks, in words for its user.
     pub(super) fn bind_words(&self, spec: &StepSpec, grant: &JobGrant) -> String {
         let of_site = || self.site_binding.of(&grant.alloc).map(CpuBindKind::word);
         let asked = spec.cpu_bind.clone();

@@ -56,7 +56,7 @@ struct StepPart {
     key: ByteVec,
     /// Addresses at which its step daemons listen for each other; empty once sent to them.
     mesh_addresses: Vec<String>,
-    /// How its tasks are bound.
+    /// Binding of its tasks in words.
     cpu_bind: String,
 }
 

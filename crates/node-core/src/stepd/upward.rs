@@ -76,7 +76,7 @@ pub(super) struct Upward {
     is_closed_sent: bool,
     /// Clients that receive the output of tasks in addition to srun.
     readers: BTreeSet<ClientId>,
-    /// What a later reader is sent first.
+    /// Output that a later reader is sent first.
     recent: RecentOutput,
 }
 

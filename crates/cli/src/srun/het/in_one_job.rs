@@ -125,14 +125,20 @@ fn on_nodes(info: &AllocationInfo, spec: &mut StepSpec, nodes: Vec<NodeShare>) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use muster_model::cpuset::CpuSet;
+    use muster_model::ids::NodeIdx;
 
     fn nodes() -> Vec<NodeShare> {
         let names = ["n1", "n2", "n3"].into_iter();
-        let share = |name: &str| NodeShare {
+        let share = |(node, name): (u32, &str)| NodeShare {
+            node: NodeIdx(node),
             name: name.to_owned(),
-            ..NodeShare::default()
+            cpus: CpuSet::first(1),
+            memory_mib: 0,
+            tasks: 1,
+            gres: Vec::new(),
         };
-        names.map(share).collect()
+        (0..).zip(names).map(share).collect()
     }
 
     fn names(spec: &StepSpec, all: &[NodeShare], free: &mut Vec<&NodeShare>) -> String {

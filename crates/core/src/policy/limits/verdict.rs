@@ -367,16 +367,7 @@ impl State {
 
     /// The limit that keeps a waiting job back, as far as that follows from its request.
     pub fn waits_for_limit(&self, job: &Job, now: Timestamp) -> Option<ExceededLimit> {
-        self.start_limit_of_request(job, &job.partition, now)
-    }
-
-    pub(crate) fn start_limit_of_request(
-        &self,
-        job: &Job,
-        at: &str,
-        now: Timestamp,
-    ) -> Option<ExceededLimit> {
-        self.start_limit(job, at, &least_of(job), &BTreeMap::new(), now)
+        self.start_limit(job, &job.partition, &least_of(job), &BTreeMap::new(), now)
     }
 
     fn over_limit(
@@ -596,7 +587,7 @@ enum Beside<'u> {
 }
 
 /// CPUs and nodes that a job asks for at least.
-fn least_of(job: &Job) -> TresAmounts {
+pub(crate) fn least_of(job: &Job) -> TresAmounts {
     let ask = &job.spec.ask;
     TresAmounts::from_iter([
         ("cpu", u64::from(ask.min_cpus())),
