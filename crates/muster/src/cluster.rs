@@ -650,7 +650,7 @@ const ALONE: [(&str, PlainFile); 3] = [
     ("slurmdbd.conf", PlainFile::Slurmdbd),
 ];
 
-/// Checks a file that has keys of its own, and says what was found.
+/// Checks a file that has keys of its own, and prints the findings.
 fn check_alone(kind: PlainFile, path: &Path) -> ExitCode {
     let (_, found) = load_flat(kind, path);
     found.iter().for_each(|finding| say!("{finding}\n"));

@@ -100,7 +100,7 @@ pub(super) const OF_QOS: KnownWords = &[
     ("PreemptMode", 1, Key::PreemptMode),
 ];
 
-/// Of QOS whose usage is reset, which each cluster counts for itself.
+/// Conditions on QOS where usage is reset, which each cluster counts for itself.
 pub(super) const OF_RESET_QOS: KnownWords = &[
     ("Clusters", 1, Key::Clusters),
     ("Descriptions", 1, Key::Descriptions),

@@ -1,4 +1,4 @@
-//! `srun --debugger-test`: each task says where it is, with its process id, and stops before its program begins, as a
+//! `srun --debugger-test`: each task prints its node and process id, and stops before its program begins, as a
 //! task does for a parallel debugger. It goes on by SIGCONT.
 
 use muster_proto::step::StepSpec;

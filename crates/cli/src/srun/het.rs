@@ -38,7 +38,7 @@ pub(super) fn variable(own: &Variables, component: usize, name: &str) -> Option<
 ///
 /// # Errors
 /// `--het-group` is no list of components, or names one twice.
-pub(super) fn groups(lines: &[SubmitLine]) -> Result<Option<Vec<Vec<u32>>>, OptionError> {
+pub(super) fn groups(lines: &[SubmitLine]) -> Result<Option<Vec<Vec<u32>>>, ExitCode> {
     if lines.len() == 1 && !lines[0].chosen.has("het-group") {
         return Ok(None);
     }
@@ -48,16 +48,17 @@ pub(super) fn groups(lines: &[SubmitLine]) -> Result<Option<Vec<Vec<u32>>>, Opti
             None => vec![number],
             Some(text) => {
                 let set = values::indices(text).filter(|set| set.len() <= 128);
-                let set = set.ok_or_else(|| {
-                    OptionError::fatal(format!("Invalid --het-group specification: {text}"))
-                })?;
+                let wrong = || {
+                    let text = format!("Invalid --het-group specification: {text}");
+                    line.say.option_error(&OptionError::fatal(text))
+                };
+                let set = set.ok_or_else(wrong)?;
                 set.iter().collect()
             }
         };
         if all.iter().flatten().any(|group| of_line.contains(group)) {
-            return Err(OptionError::fatal(
-                "Duplicate het groups in single srun not supported",
-            ));
+            let text = "Duplicate het groups in single srun not supported";
+            return Err(line.say.fatal(text));
         }
         all.push(of_line);
     }

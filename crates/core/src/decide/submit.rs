@@ -646,7 +646,8 @@ pub(super) fn check_times(spec: &JobSpec, limit: TimeLimit, now: Timestamp) -> R
     let Some(deadline) = spec.deadline else {
         return Ok(());
     };
-    let need_s = spec.time_min.unwrap_or(limit).seconds().unwrap_or(0);
+    // Without --time-min a job starts at once, and ends at its deadline, or it ends as DEADLINE.
+    let need_s = spec.time_min.and_then(TimeLimit::seconds).unwrap_or(0);
     let start = spec.begin.map_or(now, |begin| begin.max(now));
     if start.plus_s(need_s) > deadline {
         let code = match spec.time_min {

@@ -251,10 +251,10 @@ fn impossible_wishes_are_refused_with_slurms_errors() {
         (
             JobSpec {
                 deadline: Some(world.now.plus_s(30)),
-                time_limit: Some(TimeLimit::Minutes(1)),
+                time_min: Some(TimeLimit::Minutes(1)),
                 ..spec("j")
             },
-            R::InvalidTimeLimit,
+            R::InvalidTimeMin,
         ),
         (
             JobSpec {
