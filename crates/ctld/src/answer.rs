@@ -104,10 +104,28 @@ fn head(state: &State, partitions: bool) -> ClusterPage {
             true => PrivateData::default(),
             false => PrivateData::PARTITIONS,
         },
+        largest_node_cpus: match partitions {
+            true => largest_nodes(state),
+            false => Vec::new(),
+        },
         config,
         now: now(),
         ..ClusterPage::default()
     }
+}
+
+/// CPUs of the largest node of each partition.
+fn largest_nodes(state: &State) -> Vec<u32> {
+    let mut largest = vec![0; state.partitions.len()];
+    let nodes = state.nodes.iter().zip(&state.partitions_of);
+    for (node, partitions) in nodes.filter(|(node, _)| !node.removed) {
+        for partition in partitions {
+            if let Some(cpus) = largest.get_mut(*partition) {
+                *cpus = node.config.cpus.max(*cpus);
+            }
+        }
+    }
+    largest
 }
 
 /// Nodes, partitions and settings, without those that are private.

@@ -182,6 +182,10 @@ pub struct ClusterConfig {
     #[n(41)]
     #[cbor(default)]
     pub user_triggers: bool,
+    /// `JobAcctGatherFrequency`: seconds between samples of tasks; zero if there are none.
+    #[n(43)]
+    #[cbor(default)]
+    pub sample_s: u32,
 }
 
 impl Default for ClusterConfig {
@@ -230,6 +234,7 @@ impl Default for ClusterConfig {
             requeue_on_prolog_failure: false,
             reservation_users: Vec::new(),
             user_triggers: false,
+            sample_s: 0,
         }
     }
 }

@@ -2,6 +2,9 @@
 
 mod config_answer;
 
+mod reserved_node;
+
+pub use self::reserved_node::NodeInReservation;
 use crate::acct::{AcctJob, AcctQuery, LoggedTransaction, TransactionQuery};
 use crate::frame::{FrameError, Message};
 pub use crate::request_counts::{KindRequests, ThrottledUser, UserRequests};
@@ -617,17 +620,10 @@ pub struct ClusterPage {
     #[n(7)]
     #[cbor(default)]
     pub withheld: PrivateData,
-}
-
-/// A node that a reservation has now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct NodeInReservation {
-    /// Which.
-    #[n(0)]
-    pub node: NodeIdx,
-    /// The reservation is for maintenance.
-    #[n(1)]
-    pub maintenance: bool,
+    /// CPUs of the largest node of each partition, in their order (first part only).
+    #[n(8)]
+    #[cbor(default)]
+    pub largest_node_cpus: Vec<u32>,
 }
 
 /// Jobs from accounting.

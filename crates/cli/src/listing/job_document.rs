@@ -2,7 +2,7 @@
 
 use super::context::Ctx;
 use super::document::{Dialect, Writer, document, print_document};
-use super::job::{JobRow, Stdio};
+use super::job::{JobRow, Stdio, node_estimate};
 use super::text::collect;
 use muster_model::het::HetPlace;
 use muster_model::job::{ArrayRole, NodeShare};
@@ -326,7 +326,7 @@ fn counts(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
     );
     some(w, "tasks_per_board", 0u64);
     some(w, "cpus", row.cpus());
-    some(w, "node_count", row.node_count());
+    some(w, "node_count", node_estimate(row, ctx));
     some(w, "tasks", row.tasks());
     if w.is_old() {
         het(w, row.job.het);

@@ -5,7 +5,7 @@ use super::call::{Call, CallFailure, Outcome};
 use super::jobs::no_job;
 use crate::listing::context::{Ctx, uid_of};
 use crate::listing::document::Writer;
-use crate::listing::job::JobRow;
+use crate::listing::job::{JobRow, node_estimate};
 use crate::listing::query::{self, Jobs};
 use crate::listing::states::{self, JobStateFilter};
 use crate::listing::text::collect;
@@ -226,7 +226,7 @@ fn write_job(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
     w.raw("run_time", row.run_time_s(ctx).max(0));
     w.text("expected", expected(row, ctx));
     w.raw("cpus", row.cpus());
-    w.raw("node_count", row.node_count());
+    w.raw("node_count", node_estimate(row, ctx));
     let nodes = row.nodes();
     w.text("nodes", row.sched_nodes(ctx).unwrap_or(&nodes));
 }
