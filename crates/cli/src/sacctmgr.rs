@@ -15,7 +15,7 @@ mod events;
 mod fields;
 mod flat_file;
 mod job;
-mod ledger;
+pub(crate) mod ledger;
 mod prompt;
 mod qos;
 #[cfg(test)]

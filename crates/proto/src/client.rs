@@ -1,10 +1,11 @@
 //! Clients and the controller.
 
 use crate::acct::{AcctJob, AcctQuery, LoggedTransaction, TransactionQuery};
+pub use crate::daemon_socket::daemon_socket;
 use crate::frame::{FrameError, Message};
 pub use crate::request_counts::{KindRequests, ThrottledUser, UserRequests};
 use minicbor::{Decode, Encode, bytes::ByteVec};
-use muster_model::accounts::Accounts;
+use muster_model::{account_limits::ScopeUse, accounts::Accounts};
 use muster_model::command::{Reply, UserCommand};
 use muster_model::config::{ClusterConfig, PartitionConfig};
 use muster_model::explain::{ExpectedStart, Explanation};
@@ -15,19 +16,11 @@ use muster_model::job_env::HetComponent;
 use muster_model::limits::{KINDS_MAX, QUERY_ITEMS_MAX, REQUEST_BYTES_MAX, REQUEST_ITEMS_MAX};
 use muster_model::listing_codec::{CompactListing, ListingWriter};
 use muster_model::node::Node;
-use muster_model::order_config::Multifactor;
-use muster_model::private_data::PrivateData;
-use muster_model::shared_spec::SpecCodec;
-use muster_model::time::Timestamp;
+use muster_model::{order_config::Multifactor, private_data::PrivateData};
+use muster_model::{shared_spec::SpecCodec, time::Timestamp};
 use muster_model::validate::{Bounds, Invalid, Validate};
 use muster_model::{refusal::Refusal, reservation::Reservation};
-use std::path::{Path, PathBuf};
 use std::{io, net::IpAddr};
-
-/// Where a controller with this socket for users has another one for the agents of nodes, which wait behind no user there.
-pub fn daemon_socket(controller_socket: &Path) -> PathBuf {
-    controller_socket.with_file_name("daemons")
-}
 
 /// A client's message to the controller. Several may follow each other on a connection; answers come in order.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
@@ -235,6 +228,9 @@ pub enum Query {
     /// Triggers: one [`Response::Triggers`].
     #[n(500)]
     Triggers,
+    /// As `Accounts`, with what jobs count towards limits now.
+    #[n(510)]
+    AccountsInUse,
 }
 
 /// Which records a client wants. All given conditions must hold; an empty list is no condition.
@@ -441,6 +437,10 @@ pub struct AccountsAnswer {
     #[n(3)]
     #[cbor(default)]
     pub users_withheld: bool,
+    /// What counts towards limits now; empty where it was not asked for.
+    #[n(4)]
+    #[cbor(default)]
+    pub uses: Vec<ScopeUse>,
 }
 
 /// Priorities of pending jobs, taken apart.

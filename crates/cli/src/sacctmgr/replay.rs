@@ -58,6 +58,7 @@ impl Ledger for MemoryLedger {
             cluster: "peer".to_owned(),
             fair_tree: None,
             users_withheld: false,
+            uses: Vec::new(),
         })
     }
 

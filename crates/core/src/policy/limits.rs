@@ -6,6 +6,7 @@
 
 mod accrual;
 mod amounts;
+mod listing;
 mod rates;
 mod user_names;
 mod verdict;

@@ -4,7 +4,7 @@
 
 use super::role_of;
 use crate::state::State;
-use muster_model::account_limits::Scope;
+use muster_model::account_limits::{Scope, ScopeUse};
 use muster_model::accounts::{Accounts, ROOT};
 use muster_model::command::Identity;
 use muster_model::ids::JobId;
@@ -207,15 +207,7 @@ pub fn accounts(state: &State, identity: &Identity, mut all: Accounts) -> Accoun
     if usage {
         all.usage.retain(|(account, user), _| sees(account, user));
         all.fair = hidden_from(std::mem::take(&mut all.fair), sees);
-        all.tres_usage.retain(|scope, _| match scope {
-            Scope::Account(account) => mine.contains(account),
-            Scope::Association(account, user) | Scope::PartitionAssociation(account, user, _) => {
-                sees(account, user)
-            }
-            Scope::Qos(_) => false,
-            Scope::QosUser(_, user) => user == me,
-            Scope::QosAccount(_, account) => mine.contains(account),
-        });
+        all.tres_usage.retain(|scope, _| is_of(scope, me, &mine));
         // Lines of others, and of accounts whose use is private.
         let usage = private(PrivateData::USAGE);
         all.shares.retain(|share| match share.user.as_str() {
@@ -238,6 +230,32 @@ pub fn accounts(state: &State, identity: &Identity, mut all: Accounts) -> Accoun
             !share.user.is_empty() || share.account == ROOT || mine.contains(&share.account)
         };
         all.shares.retain(own);
+    }
+    all
+}
+
+/// Whether the use of a scope is that of a user, or of accounts that the user coordinates.
+fn is_of(scope: &Scope, me: &str, mine: &BTreeSet<String>) -> bool {
+    match scope {
+        Scope::Account(account) | Scope::QosAccount(_, account) => mine.contains(account),
+        Scope::Association(account, user) | Scope::PartitionAssociation(account, user, _) => {
+            user == me || mine.contains(account)
+        }
+        Scope::Qos(_) => false,
+        Scope::QosUser(_, user) => user == me,
+    }
+}
+
+/// The use that a user may see: with `PrivateData=jobs`, `usage` or `users`, the own one and that of coordinated accounts.
+pub fn uses(state: &State, identity: &Identity, mut all: Vec<ScopeUse>) -> Vec<ScopeUse> {
+    let words = PrivateData::JOBS
+        .with(PrivateData::USAGE)
+        .with(PrivateData::USERS);
+    if hides(state, identity, words) {
+        let known = state.accounts.user(&identity.user);
+        let me = known.map_or(identity.user.as_str(), |user| user.name.as_str());
+        let mine = coordinated(&state.accounts, me);
+        all.retain(|used| is_of(&used.scope, me, &mine));
     }
     all
 }
