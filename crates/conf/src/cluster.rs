@@ -10,6 +10,7 @@ use muster_model::config::{ClusterConfig, ExitCodeRange, PREDICT_RUN_TIMES, Part
 use muster_model::cpuset::CpuSet;
 use muster_model::cron::CrontabConfig;
 use muster_model::node::{NodeConfig, last_cpus};
+use muster_model::mcs::{McsConfig, McsKind};
 use muster_model::private_data::PrivateData;
 use muster_model::spec::MemoryAsk;
 use muster_model::time;
@@ -92,12 +93,31 @@ impl Config {
                     self.text("SlurmctldParameters").unwrap_or(""),
                     "allow_user_triggers",
                 ),
+            mcs: self.mcs_config(),
         }
     }
 
     /// Whether `PrologFlags` has this word.
     pub fn has_prolog_flag(&self, word: &str) -> bool {
         has_word(self.text("PrologFlags").unwrap_or(""), word)
+    }
+
+    /// Labels of jobs; those of a plugin that is not known are none.
+    fn mcs_config(&self) -> Option<McsConfig> {
+        let kind = self.mcs_kind()?;
+        let text = self.text("MCSParameters").unwrap_or("");
+        Some(McsConfig::parse(kind, text).unwrap_or_else(|_| McsConfig::new(kind)))
+    }
+
+    /// `MCSPlugin`.
+    pub(crate) fn mcs_kind(&self) -> Option<McsKind> {
+        let word = crate::keys::plugin_word("mcs", self.text("MCSPlugin")?);
+        match word.to_ascii_lowercase().as_str() {
+            "account" => Some(McsKind::Account),
+            "group" => Some(McsKind::Group),
+            "user" => Some(McsKind::User),
+            _ => None,
+        }
     }
 
     /// `ScronParameters`; whose zone it is, the controller knows.

@@ -1,6 +1,7 @@
 //! The part of the configuration that decisions depend on. It is state: it changes by an event, so that a replay makes
 //! the same decisions.
 
+use crate::mcs::McsConfig;
 use crate::binding::BindDefault;
 use crate::cron::CrontabConfig;
 use crate::licenses::LicenseCount;
@@ -182,6 +183,9 @@ pub struct ClusterConfig {
     #[n(41)]
     #[cbor(default)]
     pub user_triggers: bool,
+    /// Labels of jobs, if `MCSPlugin` names one.
+    #[n(42)]
+    pub mcs: Option<McsConfig>,
 }
 
 impl Default for ClusterConfig {
@@ -230,6 +234,7 @@ impl Default for ClusterConfig {
             requeue_on_prolog_failure: false,
             reservation_users: Vec::new(),
             user_triggers: false,
+            mcs: None,
         }
     }
 }

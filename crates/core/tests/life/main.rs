@@ -15,6 +15,7 @@ mod hostile;
 mod job_env;
 mod job_places;
 mod kept_events;
+mod labels;
 mod launching;
 mod limit_use;
 mod mutation;
