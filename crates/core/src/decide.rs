@@ -147,13 +147,17 @@ pub fn prospective_job(
     submit::prepare(&draft, identity, spec).map(|(job, _)| job)
 }
 
-/// Refuses a job that is to start at once (`--immediate`) while it is held, or waits for a time or for other jobs.
+/// Refuses a job that is to start at once (`--immediate`) while it is held, or waits for a time, for other jobs, or because of a
+/// limit of accounting.
 ///
 /// # Errors
 /// What it waits for.
-pub fn check_immediate(job: &Job) -> Result<(), Refusal> {
+pub fn check_immediate(state: &State, job: &Job, now: Timestamp) -> Result<(), Refusal> {
     let why = match job {
-        job if job.is_startable() => return Ok(()),
+        job if job.is_startable() => {
+            let over = state.waits_for_limit(job, now);
+            return over.map_or(Ok(()), |over| Err(job_limits::denied(&over)));
+        }
         job if job.hold != Hold::None => "it would be held",
         job if !job.waiting_on.is_empty() => "it would wait for other jobs (--dependency)",
         _ => "it would wait for a time (--begin)",

@@ -18,6 +18,7 @@ mod kept_events;
 mod labels;
 mod launching;
 mod limit_use;
+mod limits_at_submission;
 mod mutation;
 mod nodes;
 mod other_clusters;
