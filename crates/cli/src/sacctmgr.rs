@@ -12,6 +12,7 @@ mod console;
 mod coordinator;
 mod edit;
 mod events;
+mod federation;
 mod fields;
 mod flat_file;
 mod job;
@@ -20,6 +21,7 @@ mod prompt;
 mod qos;
 #[cfg(test)]
 mod replay;
+mod resource;
 mod row;
 mod service;
 mod session;

@@ -4,7 +4,12 @@
 
 mod lists;
 mod own_cluster;
+mod shared;
 mod shares;
+
+pub use shared::{
+    ClusterFeatures, FEDERATION_CLUSTERS_MAX, Federation, FederationMember, RESOURCE_SERVER, Resource, ResourceShare,
+};
 
 use crate::account_limits::{Limits, Scope, TresUsage};
 use crate::time::Timestamp;
@@ -450,6 +455,22 @@ pub struct Accounts {
     #[n(13)]
     #[cbor(default)]
     pub classification: String,
+    /// Licenses of servers that clusters share, by name and server (`ansys@flex1`).
+    #[n(14)]
+    #[cbor(default)]
+    pub resources: BTreeMap<String, Resource>,
+    /// The highest number that a resource has had.
+    #[n(15)]
+    #[cbor(default)]
+    pub last_resource: u32,
+    /// Federations, by name.
+    #[n(16)]
+    #[cbor(default)]
+    pub federations: BTreeMap<String, Federation>,
+    /// Features of clusters, by cluster.
+    #[n(17)]
+    #[cbor(default)]
+    pub cluster_features: BTreeMap<String, Vec<String>>,
 }
 
 impl Accounts {

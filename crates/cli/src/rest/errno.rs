@@ -93,6 +93,7 @@ pub(super) fn of(code: RefusalCode) -> i32 {
         R::ReservationOverlap => 2058,
         R::InvalidQos => 2066,
         R::InvalidMcsLabel => 2099,
+        R::FederationFull => 7100,
         R::InvalidCpuCount => 2069,
         R::PartitionNotAvailable => 2070,
         R::CircularDependency => 2071,

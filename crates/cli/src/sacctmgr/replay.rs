@@ -204,7 +204,7 @@ fn replay(text: &str) -> Vec<(String, String, String)> {
 }
 
 /// The sessions, by topic.
-const SESSIONS: [(&str, &str); 11] = [
+const SESSIONS: [(&str, &str); 13] = [
     ("history", include_str!("../../tests/sacctmgr/history.txt")),
     ("account", include_str!("../../tests/sacctmgr/account.txt")),
     ("user", include_str!("../../tests/sacctmgr/user.txt")),
@@ -221,6 +221,14 @@ const SESSIONS: [(&str, &str); 11] = [
     (
         "coordinator_wckey",
         include_str!("../../tests/sacctmgr/coordinator_wckey.txt"),
+    ),
+    (
+        "resource",
+        include_str!("../../tests/sacctmgr/resource.txt"),
+    ),
+    (
+        "federation",
+        include_str!("../../tests/sacctmgr/federation.txt"),
     ),
     ("rights", include_str!("../../tests/sacctmgr/rights.txt")),
     ("prompt", include_str!("../../tests/sacctmgr/prompt.txt")),
@@ -435,9 +443,6 @@ fn signs_may_stand_before_the_names_of_qos() {
 fn what_needs_several_clusters_is_refused_by_name() {
     let mut table = MemoryLedger::new();
     for command in [
-        "sacctmgr -i add federation f",
-        "sacctmgr -i add resource r count=3 server=s type=license",
-        "sacctmgr -i modify cluster peer set federation=f",
         "sacctmgr rollup",
     ] {
         let said = answer(&mut table, command);

@@ -401,12 +401,13 @@ fn licenses(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> {
     for license in all.iter().filter(|l| wanted(&l.name)) {
         let _ = writeln!(
             out,
-            "LicenseName={}{between}Total={} Used={} Free={} Reserved={} Remote=no",
+            "LicenseName={}{between}Total={} Used={} Free={} Reserved={} Remote={}",
             license.name,
             license.total,
             license.used,
             license.total.saturating_sub(license.used),
-            license.reserved
+            license.reserved,
+            if license.remote { "yes" } else { "no" }
         );
     }
     let missing = match which {

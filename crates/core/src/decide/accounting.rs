@@ -7,6 +7,7 @@ mod jobs;
 mod names;
 mod qos;
 mod rights;
+mod shared;
 mod users;
 
 use super::draft::Draft;
@@ -197,6 +198,11 @@ fn changes(state: &State, edit: &AccountsEdit) -> Result<Vec<AccountsChange>, Re
         AccountsAsk::AddClusters(ask) => clusters::add(state, names, ask),
         AccountsAsk::ModifyClusters(ask) => clusters::modify(state, names, ask),
         AccountsAsk::DeleteClusters => clusters::delete(state, names),
+        AccountsAsk::SetResource(resource) => shared::set_resource(state, names, resource),
+        AccountsAsk::DeleteResources => shared::delete_resources(state, names),
+        AccountsAsk::SetFederation(federation) => shared::set_federation(state, names, federation),
+        AccountsAsk::DeleteFederations => shared::delete_federations(state, names),
+        AccountsAsk::SetFeatures(of) => shared::set_features(state, names, of),
         AccountsAsk::ResetAccountUsage => Ok(users::reset_account_usage(records, names)),
         AccountsAsk::ResetQosUsage => qos::reset_usage(state, names),
         AccountsAsk::ReserveJobIds(last) => jobs::reserve_ids(state, *last),

@@ -2,7 +2,7 @@
 
 use minicbor::{Decode, Encode};
 use muster_model::account_limits::Scope;
-use muster_model::accounts::{Account, AssociationTerms, Cluster, JobNote, Qos, User};
+use muster_model::accounts::{Account, AssociationTerms, Cluster, JobNote, Qos, User, Federation, Resource, ClusterFeatures};
 use muster_model::ids::JobId;
 
 /// One change of the records of a cluster that another controller serves.
@@ -123,4 +123,19 @@ pub enum AccountsChange {
         #[n(1)]
         change: RecordChange,
     },
+    /// A resource as it is now.
+    #[n(17)]
+    Resource(#[n(0)] Resource),
+    /// A resource is gone, by name and server.
+    #[n(18)]
+    ResourceGone(#[n(0)] String),
+    /// A federation as it is now.
+    #[n(19)]
+    Federation(#[n(0)] Federation),
+    /// A federation is gone.
+    #[n(20)]
+    FederationGone(#[n(0)] String),
+    /// Features of a cluster as they are now.
+    #[n(21)]
+    Features(#[n(0)] ClusterFeatures),
 }

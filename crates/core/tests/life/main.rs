@@ -34,6 +34,7 @@ mod reservations;
 mod resizing;
 mod rights;
 mod running;
+mod shared_records;
 mod stored;
 mod submission;
 mod submitted_again;

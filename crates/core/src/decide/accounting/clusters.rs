@@ -198,6 +198,11 @@ fn is_own(state: &State, name: &str) -> bool {
     config.is_some_and(|config| config.cluster_name.eq_ignore_ascii_case(name))
 }
 
+/// Whether there is a cluster of that name.
+pub(super) fn is_known(state: &State, name: &str) -> bool {
+    is_own(state, name) || state.accounts.clusters.contains_key(name)
+}
+
 fn not_found(name: &str) -> Refusal {
     Refusal::new(
         RefusalCode::InvalidValue,

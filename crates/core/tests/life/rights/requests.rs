@@ -1,6 +1,7 @@
 //! A request of each row of the table of rights, and the parts of requests that have rows of their own.
 
 use crate::world::{spec, target};
+use muster_model::accounts::{Federation, Resource};
 use muster_model::account_limits::LimitAsk;
 use muster_model::command::ListEdit;
 use muster_model::command::{
@@ -326,6 +327,27 @@ pub(super) fn edits() -> Vec<(AccessRequest, UserCommand)> {
         (
             AccessRequest::EditClusters,
             edit(&["west"], AccountsAsk::AddClusters(ClusterAsk::default())),
+        ),
+        (
+            AccessRequest::EditResources,
+            edit(
+                &["ansys@flex1"],
+                AccountsAsk::SetResource(Resource {
+                    name: "ansys".to_owned(),
+                    server: "flex1".to_owned(),
+                    ..Resource::default()
+                }),
+            ),
+        ),
+        (
+            AccessRequest::EditFederations,
+            edit(
+                &["fed"],
+                AccountsAsk::SetFederation(Federation {
+                    name: "fed".to_owned(),
+                    ..Federation::default()
+                }),
+            ),
         ),
         (
             AccessRequest::ModifyClusters,
