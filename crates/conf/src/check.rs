@@ -12,10 +12,10 @@ use crate::site_options::{self, SiteOptions};
 use crate::source::{ReadFile, read_from_disk};
 use crate::verifier::{self, VerifierBounds};
 use crate::webhooks;
-use muster_model::mcs::McsConfig;
 use crate::{
     Config, NodeDef, SLURMD_SPOOL_DIR_BYTES_MAX, expand_path, files, job_container, topology,
 };
+use muster_model::mcs::McsConfig;
 
 /// Where Slurm looks without `SLURM_CONF`.
 pub const DEFAULT_PATH: &str = "/etc/slurm/slurm.conf";

@@ -1,13 +1,13 @@
 //! The part of the configuration that decisions depend on. It is state: it changes by an event, so that a replay makes
 //! the same decisions.
 
-use crate::mcs::McsConfig;
 use crate::binding::BindDefault;
 use crate::cron::CrontabConfig;
 use crate::licenses::LicenseCount;
 use crate::limits::{
     SCRIPT_BYTES_DEFAULT, SCRIPT_BYTES_MAX, SUBMIT_LINE_BYTES_DEFAULT, SUBMIT_LINE_BYTES_MAX,
 };
+use crate::mcs::McsConfig;
 use crate::node::NodeConfig;
 use crate::order_config::OrderConfig;
 use crate::power::PowerConfig;

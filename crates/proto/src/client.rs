@@ -5,7 +5,6 @@ pub use crate::daemon_socket::daemon_socket;
 use crate::frame::{FrameError, Message};
 pub use crate::request_counts::{KindRequests, ThrottledUser, UserRequests};
 use minicbor::{Decode, Encode, bytes::ByteVec};
-use muster_model::{account_limits::ScopeUse, accounts::Accounts};
 use muster_model::command::{Reply, UserCommand};
 use muster_model::config::{ClusterConfig, PartitionConfig};
 use muster_model::explain::{ExpectedStart, Explanation};
@@ -16,10 +15,11 @@ use muster_model::job_env::HetComponent;
 use muster_model::limits::{KINDS_MAX, QUERY_ITEMS_MAX, REQUEST_BYTES_MAX, REQUEST_ITEMS_MAX};
 use muster_model::listing_codec::{CompactListing, ListingWriter};
 use muster_model::node::Node;
-use muster_model::{order_config::Multifactor, private_data::PrivateData};
-use muster_model::{shared_spec::SpecCodec, time::Timestamp};
 use muster_model::validate::{Bounds, Invalid, Validate};
+use muster_model::{account_limits::ScopeUse, accounts::Accounts};
+use muster_model::{order_config::Multifactor, private_data::PrivateData};
 use muster_model::{refusal::Refusal, reservation::Reservation};
+use muster_model::{shared_spec::SpecCodec, time::Timestamp};
 use std::{io, net::IpAddr};
 
 /// A client's message to the controller. Several may follow each other on a connection; answers come in order.

@@ -321,7 +321,9 @@ fn modify(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure>
         let named = accounts_that_fit(&conditions, &own);
         return reset_usage(session, &own, &conditions, &named);
     }
-    let of_users = conditions.of(Key::Users).is_some_and(|users| !users.is_empty());
+    let of_users = conditions
+        .of(Key::Users)
+        .is_some_and(|users| !users.is_empty());
     if of_users && (settings.changes_record() || !settings.parent.is_empty()) {
         return Err(Failure::new(
             " Descriptions, organizations and parents are those of accounts, not of users in them.",

@@ -127,7 +127,9 @@ impl ClusterSettings {
         match self.federation.as_deref() {
             None | Some("") => Ok(()),
             Some(name) if book.all.federations.contains_key(name) => Ok(()),
-            Some(name) => Err(Failure::new(format!(" The federation {name} doesn't exist."))),
+            Some(name) => Err(Failure::new(format!(
+                " The federation {name} doesn't exist."
+            ))),
         }
     }
 
@@ -228,7 +230,10 @@ fn add(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
         session.console.say(&text);
         return Err(Failure::new(format!(" Problem adding clusters: {FULL}")));
     };
-    let mut edits = vec![Invocation::edit_of(&new, AccountsAsk::AddClusters(settings.ask()))];
+    let mut edits = vec![Invocation::edit_of(
+        &new,
+        AccountsAsk::AddClusters(settings.ask()),
+    )];
     edits.extend(more);
     session.add(&text, "clusters", edits)
 }
@@ -297,15 +302,11 @@ fn modify(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure>
 }
 
 /// Whether a cluster is in that federation already; says so, and if it is in another one.
-fn is_assigned(
-    session: &mut Invocation<'_>,
-    book: &Book,
-    cluster: &str,
-    federation: &str,
-) -> bool {
+fn is_assigned(session: &mut Invocation<'_>, book: &Book, cluster: &str, federation: &str) -> bool {
     match membership(book, cluster) {
         Some((own, _)) if own.name == federation => {
-            let text = format!(" The cluster {cluster} is already assigned to federation {federation}");
+            let text =
+                format!(" The cluster {cluster} is already assigned to federation {federation}");
             session.console.complain(&text);
             true
         }

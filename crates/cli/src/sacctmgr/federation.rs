@@ -3,9 +3,7 @@
 
 use super::book::Book;
 use super::conditions::{Conditions, Key};
-use super::edit::{
-    NO_CONDITIONS, NOTHING_DELETED, NOTHING_MODIFIED, USE_WHERE, lines, parts,
-};
+use super::edit::{NO_CONDITIONS, NOTHING_DELETED, NOTHING_MODIFIED, USE_WHERE, lines, parts};
 use super::fields::columns;
 use super::row::ListingRow;
 use super::session::{Invocation, Verb};
@@ -89,7 +87,9 @@ impl Memberships {
         let Some(federation) = self.all.values_mut().find(is_in) else {
             return;
         };
-        federation.members.retain(|member| member.cluster != cluster);
+        federation
+            .members
+            .retain(|member| member.cluster != cluster);
         let name = federation.name.clone();
         self.note(&name);
     }
@@ -275,9 +275,9 @@ fn reassigned(
     let mut out = String::new();
     for cluster in &clusters.names {
         let refusal = match (clusters.sign, is_in(cluster)) {
-            (Some('-'), false) => {
-                Some(format!(" The cluster {cluster} isn't assigned to federation {name}"))
-            }
+            (Some('-'), false) => Some(format!(
+                " The cluster {cluster} isn't assigned to federation {name}"
+            )),
             (Some('-'), true) => None,
             (_, true) => Some(format!(
                 " The cluster {cluster} is already assigned to federation {name}"
@@ -322,7 +322,9 @@ fn modify(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure>
     let name = &name.to_lowercase();
     let book = session.book()?;
     if !book.all.federations.contains_key(name) {
-        return Err(Failure::new(format!(" The federation {name} doesn't exist.")));
+        return Err(Failure::new(format!(
+            " The federation {name} doesn't exist."
+        )));
     }
     check_clusters(&book, &clusters.names)?;
     let moves = clusters.sign != Some('-');
@@ -412,8 +414,9 @@ pub(super) fn cells_of_cluster<'a>(
     cluster: &str,
 ) -> ListingRow<'a> {
     match membership(book, cluster) {
-        Some((federation, member)) => of_member(row, book, member)
-            .with("Federation", federation.name.clone()),
+        Some((federation, member)) => {
+            of_member(row, book, member).with("Federation", federation.name.clone())
+        }
         None => row
             .with("ID", "0")
             .with("Features", features_of(book, cluster))

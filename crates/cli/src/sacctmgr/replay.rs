@@ -440,11 +440,9 @@ fn signs_may_stand_before_the_names_of_qos() {
 }
 
 #[test]
-fn what_needs_several_clusters_is_refused_by_name() {
+fn what_there_is_no_need_for_is_refused_by_name() {
     let mut table = MemoryLedger::new();
-    for command in [
-        "sacctmgr rollup",
-    ] {
+    for command in ["sacctmgr rollup", "sacctmgr shutdown"] {
         let said = answer(&mut table, command);
         assert!(
             said.contains("sacctmgr: error: ") && said.contains("[exit 1]"),

@@ -96,7 +96,12 @@ impl ResourceSettings {
     }
 
     fn take(&mut self, word: &Word) {
-        let lower = || word.list().iter().map(|name| name.to_lowercase()).collect::<Vec<_>>();
+        let lower = || {
+            word.list()
+                .iter()
+                .map(|name| name.to_lowercase())
+                .collect::<Vec<_>>()
+        };
         let number = |errors: &mut String, what: &str| match word.value.parse() {
             Ok(number) => Some(number),
             Err(_) => {
@@ -177,10 +182,17 @@ impl ResourceSettings {
         line("Server", self.server.as_deref().unwrap_or(RESOURCE_SERVER));
         match last {
             Some(last) => line("Description", &last.description),
-            None => self.description.iter().for_each(|text| line("Description", text)),
+            None => self
+                .description
+                .iter()
+                .for_each(|text| line("Description", text)),
         }
-        self.server_type.iter().for_each(|text| line("ServerType", text));
-        self.count.iter().for_each(|count| line("Count", &count.to_string()));
+        self.server_type
+            .iter()
+            .for_each(|text| line("ServerType", text));
+        self.count
+            .iter()
+            .for_each(|count| line("Count", &count.to_string()));
         line("Type", TYPE);
         out
     }
@@ -207,7 +219,10 @@ impl ResourceConditions {
             is_empty: true,
             ..ResourceConditions::default()
         };
-        for text in words.iter().filter(|word| !word.eq_ignore_ascii_case("and")) {
+        for text in words
+            .iter()
+            .filter(|word| !word.eq_ignore_ascii_case("and"))
+        {
             let word = Word::new(text);
             let is_flag = |name: &str| text.len() >= 5 && super::begins(name, text);
             if word.key.is_none() && is_flag("withclusters") {
@@ -241,8 +256,8 @@ impl ResourceConditions {
 
     fn fits(&self, resource: &Resource) -> bool {
         let id = resource.id.to_string();
-        let in_clusters = self.clusters.is_empty()
-            || resource.shares.iter().any(|share| self.fits_share(share));
+        let in_clusters =
+            self.clusters.is_empty() || resource.shares.iter().any(|share| self.fits_share(share));
         let among = [
             (&self.names, &resource.name),
             (&self.servers, &resource.server),
@@ -322,8 +337,9 @@ fn add(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
             new
         });
         let clusters = settings.clusters.iter();
-        let new: Vec<&String> =
-            clusters.filter(|cluster| resource.percent_of(cluster).is_none()).collect();
+        let new: Vec<&String> = clusters
+            .filter(|cluster| resource.percent_of(cluster).is_none())
+            .collect();
         if known.is_some() && new.is_empty() {
             continue;
         }
@@ -367,7 +383,10 @@ fn modify(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure>
     }
     let book = session.book()?;
     let (mut text, mut edits) = (String::from(" Modified server resource ...\n"), Vec::new());
-    for known in by_number(&book).into_iter().filter(|one| conditions.fits(one)) {
+    for known in by_number(&book)
+        .into_iter()
+        .filter(|one| conditions.fits(one))
+    {
         let mut resource = known.clone();
         settings.apply(&mut resource);
         if settings.changes_record() {
@@ -383,9 +402,9 @@ fn modify(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure>
         }
         // With the number of all the number of each cluster changes.
         let concerned = |share: &&ResourceShare| {
-            (settings.count.is_some() || settings.percent.is_some())
-                && conditions.fits_share(share)
-                || settings.percent == Some(share.percent) && fits(&conditions.clusters, &share.cluster)
+            (settings.count.is_some() || settings.percent.is_some()) && conditions.fits_share(share)
+                || settings.percent == Some(share.percent)
+                    && fits(&conditions.clusters, &share.cluster)
         };
         for share in resource.shares.iter().filter(concerned) {
             let _ = writeln!(text, "  Cluster - {}\t- {}", share.cluster, known.key());
@@ -415,7 +434,11 @@ fn over(resource: &Resource) -> Failure {
 fn delete(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
     let words: Vec<String> = {
         let is_where = |word: &&String| word.len() >= 3 && super::begins("where", word);
-        words.iter().filter(|word| !is_where(word)).cloned().collect()
+        words
+            .iter()
+            .filter(|word| !is_where(word))
+            .cloned()
+            .collect()
     };
     let conditions = ResourceConditions::read(&words)?;
     if conditions.is_empty {
@@ -423,14 +446,24 @@ fn delete(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure>
     }
     let book = session.book()?;
     let (mut text, mut edits) = (String::from(" Deleting resource(s)...\n"), Vec::new());
-    for known in by_number(&book).into_iter().filter(|one| conditions.fits(one)) {
+    for known in by_number(&book)
+        .into_iter()
+        .filter(|one| conditions.fits(one))
+    {
         if conditions.clusters.is_empty() {
             let _ = writeln!(text, "  {}", known.key());
-            edits.push(Invocation::edit_of(&[known.key()], AccountsAsk::DeleteResources));
+            edits.push(Invocation::edit_of(
+                &[known.key()],
+                AccountsAsk::DeleteResources,
+            ));
             continue;
         }
         let mut resource = known.clone();
-        for share in known.shares.iter().filter(|share| conditions.fits_share(share)) {
+        for share in known
+            .shares
+            .iter()
+            .filter(|share| conditions.fits_share(share))
+        {
             let _ = writeln!(text, "  Cluster - {}\t- {}", share.cluster, known.key());
             resource.shares.retain(|own| own.cluster != share.cluster);
         }
@@ -453,7 +486,10 @@ pub(super) fn show(session: &mut Invocation<'_>, words: &[String]) -> Result<(),
     let columns = columns(conditions.format.as_deref().unwrap_or(&usual), false)?;
     let book = session.book()?;
     let mut rows = Vec::new();
-    for resource in by_number(&book).into_iter().filter(|one| conditions.fits(one)) {
+    for resource in by_number(&book)
+        .into_iter()
+        .filter(|one| conditions.fits(one))
+    {
         let row = || {
             ListingRow::default()
                 .with("Name", resource.name.clone())
@@ -466,7 +502,9 @@ pub(super) fn show(session: &mut Invocation<'_>, words: &[String]) -> Result<(),
                 .with("ID", resource.id.to_string())
         };
         let shares = resource.shares.iter();
-        let mut shares = shares.filter(|share| conditions.fits_share(share)).peekable();
+        let mut shares = shares
+            .filter(|share| conditions.fits_share(share))
+            .peekable();
         if !conditions.with_clusters || shares.peek().is_none() {
             rows.push(row().line(&columns));
             continue;

@@ -353,6 +353,17 @@ fn set_terms(terms: &mut AssociationTerms, ask: &TermsAsk) -> Result<(), Refusal
     Ok(())
 }
 
+/// As above, of `root`, which has none above: an empty list of QOS stays one.
+fn set_root_terms(terms: &mut AssociationTerms, ask: &TermsAsk) -> Result<(), Refusal> {
+    let had_list = terms.qos.is_some();
+    set_terms(terms, ask)?;
+    let clears = |list: &ListEdit| list.sign.is_none() && list.names.is_empty();
+    if terms.qos.is_none() && (had_list || ask.qos.as_ref().is_some_and(clears)) {
+        terms.qos = Some(Vec::new());
+    }
+    Ok(())
+}
+
 /// A list replaces what there was, an empty one clears it; with a sign it changes the list that is set, or what the
 /// association has beside that of the account above.
 fn set_qos(terms: &mut AssociationTerms, sign: Option<char>, names: &[String]) {

@@ -2,7 +2,9 @@
 
 use minicbor::{Decode, Encode};
 use muster_model::account_limits::Scope;
-use muster_model::accounts::{Account, AssociationTerms, Cluster, JobNote, Qos, User, Federation, Resource, ClusterFeatures};
+use muster_model::accounts::{
+    Account, AssociationTerms, Cluster, ClusterFeatures, Federation, JobNote, Qos, Resource, User,
+};
 use muster_model::ids::JobId;
 
 /// One change of the records of a cluster that another controller serves.

@@ -12,7 +12,12 @@ impl State {
         let config = self.config.as_ref();
         let all = config.map_or(&[][..], |c| &c.licenses[..]);
         let found = all.iter().find(|license| license.name == name);
-        let shared = || self.accounts.resources.get(name)?.count_of(self.own_cluster());
+        let shared = || {
+            self.accounts
+                .resources
+                .get(name)?
+                .count_of(self.own_cluster())
+        };
         found.map_or_else(|| shared().unwrap_or(0), |license| license.count)
     }
 
@@ -63,11 +68,16 @@ impl State {
         let own = config.map_or(&[][..], |c| &c.licenses[..]).iter();
         let own = own.map(|LicenseCount { name, count }| (name.clone(), *count, false));
         let cluster = self.own_cluster();
-        let shared = self.accounts.resources.iter().filter_map(|(name, resource)| {
-            let of_config = config.is_some_and(|c| c.licenses.iter().any(|own| own.name == *name));
-            let total = resource.count_of(cluster).filter(|_| !of_config)?;
-            Some((name.clone(), total, true))
-        });
+        let shared = self
+            .accounts
+            .resources
+            .iter()
+            .filter_map(|(name, resource)| {
+                let of_config =
+                    config.is_some_and(|c| c.licenses.iter().any(|own| own.name == *name));
+                let total = resource.count_of(cluster).filter(|_| !of_config)?;
+                Some((name.clone(), total, true))
+            });
         let license = |(name, total, remote): (String, u32, bool)| License {
             used: used_everywhere(&self.licenses_used, &name).sum(),
             reserved: self

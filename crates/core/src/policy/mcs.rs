@@ -110,14 +110,21 @@ pub(crate) fn labels_seen(state: &State, identity: &Identity) -> Option<BTreeSet
         McsKind::Account => accounts_of(&state.accounts, &identity.user),
         McsKind::Group => {
             let groups = mcs.groups.iter();
-            groups.filter(|name| is_in(identity, name)).cloned().collect()
+            groups
+                .filter(|name| is_in(identity, name))
+                .cloned()
+                .collect()
         }
     })
 }
 
 fn accounts_of(accounts: &Accounts, user: &str) -> BTreeSet<String> {
     match accounts.user(user) {
-        Some(known) => known.account_names().into_iter().map(str::to_owned).collect(),
+        Some(known) => known
+            .account_names()
+            .into_iter()
+            .map(str::to_owned)
+            .collect(),
         None => [user.to_owned()].into(),
     }
 }

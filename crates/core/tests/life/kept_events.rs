@@ -5,8 +5,8 @@
 use muster_core::event::{AccountsChange, Event, JobChange, NodeChange, RecordChange};
 use muster_model::account_limits::Scope;
 use muster_model::accounts::{
-    AssociationTerms, Cluster, ClusterFeatures, Federation, FederationMember, JobNote, QosDelta, Resource,
-    ResourceShare, Transaction,
+    AssociationTerms, Cluster, ClusterFeatures, Federation, FederationMember, JobNote, QosDelta,
+    Resource, ResourceShare, Transaction,
 };
 use muster_model::ids::{JobId, NodeIdx};
 use muster_model::preemption::{PreemptMode, Preempted};

@@ -39,11 +39,17 @@ fn jobs_get_the_licenses_of_a_server_that_are_their_clusters() {
     let mut world = World::new();
     let own = own_cluster(&world);
     let refusal = |world: &mut World, text: &str| world.refusal(asking(text));
-    assert_eq!(refusal(&mut world, "ansys@flex1"), RefusalCode::InvalidLicense);
+    assert_eq!(
+        refusal(&mut world, "ansys@flex1"),
+        RefusalCode::InvalidLicense
+    );
     world.must(0, resource(70, &[(&own, 30)]));
     assert_eq!(world.state.license_total("ansys@flex1"), 21);
     world.submit(asking("ansys@flex1:21"));
-    assert_eq!(refusal(&mut world, "ansys@flex1:22"), RefusalCode::InvalidLicense);
+    assert_eq!(
+        refusal(&mut world, "ansys@flex1:22"),
+        RefusalCode::InvalidLicense
+    );
     assert_eq!(refusal(&mut world, "ansys"), RefusalCode::InvalidLicense);
     let shown = world.state.licenses(world.now);
     let of_server = shown.iter().find(|license| license.name == "ansys@flex1");
@@ -62,13 +68,19 @@ fn no_more_than_all_of_a_resource_is_allocated() {
         resource(10, &[(&own, 60), ("west", 41)]),
         resource(10, &[(&own, 10), (&own, 10)]),
         resource(10, &[("nosuch", 10)]),
-        edit(&["other@flex1"], AccountsAsk::SetResource(Resource::default())),
+        edit(
+            &["other@flex1"],
+            AccountsAsk::SetResource(Resource::default()),
+        ),
     ];
     for command in refused {
         assert_eq!(world.refused(0, command), RefusalCode::InvalidValue);
     }
     world.must(0, resource(10, &[(&own, 60), ("west", 40)]));
-    assert_eq!(world.refused(1000, resource(99, &[])), RefusalCode::AccessDenied);
+    assert_eq!(
+        world.refused(1000, resource(99, &[])),
+        RefusalCode::AccessDenied
+    );
     // What a cluster had goes with it.
     world.must(0, edit(&["west"], AccountsAsk::DeleteClusters));
     let left = &world.state.accounts.resources["ansys@flex1"];

@@ -418,7 +418,9 @@ fn what_is_to_start_at_once_must_not_wait_for_anything() {
     ];
     for (may, spec) in cases {
         let job = prospective_job(&world.state, &user(1000), &spec, world.now).expect("it is fine");
-        let refusal = check_immediate(&world.state, &job, world.now).err().map(|why| why.code);
+        let refusal = check_immediate(&world.state, &job, world.now)
+            .err()
+            .map(|why| why.code);
         assert_eq!(refusal, (!may).then_some(RefusalCode::InvalidDependency));
     }
 }

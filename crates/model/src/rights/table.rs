@@ -400,9 +400,9 @@ impl From<&AccountsAsk> for AccessRequest {
             AccountsAsk::SetResource(_) | AccountsAsk::DeleteResources => {
                 AccessRequest::EditResources
             }
-            AccountsAsk::SetFederation(_) | AccountsAsk::DeleteFederations | AccountsAsk::SetFeatures(_) => {
-                AccessRequest::EditFederations
-            }
+            AccountsAsk::SetFederation(_)
+            | AccountsAsk::DeleteFederations
+            | AccountsAsk::SetFeatures(_) => AccessRequest::EditFederations,
             AccountsAsk::DeleteWckeys(_) => AccessRequest::ModifyUserWckeys,
             AccountsAsk::AddCoordinators { .. } => AccessRequest::AddCoordinators,
             AccountsAsk::DeleteCoordinators { .. } => AccessRequest::DeleteCoordinators,

@@ -23,7 +23,8 @@ use crate::nodes::reserved::{self, Blocks, ReservationPartition};
 use crate::nodes::room::{DeviceRoom, NodeLabel, NodeUsers, Room, SharingKey};
 use crate::nodes::settings::Settings;
 use crate::nodes::sharing::{
-    PartSharing, closed_cpus, kept_for_stopped, label_of, lend, sharing_of, users_of, wants_nodes_by_user,
+    PartSharing, closed_cpus, kept_for_stopped, label_of, lend, sharing_of, users_of,
+    wants_nodes_by_user,
 };
 use muster_core::state::State;
 use muster_model::accounts::Qos;

@@ -145,7 +145,10 @@ fn all_jobs_with_a_label_or_none_of_them_have_nodes_of_their_own() {
     let first = world.submit(with_label("a", Sharing::ExclusiveMcs, 1));
     let other = world.submit(with_label("b", Sharing::Default, 1));
     world.pass_by_core();
-    assert_eq!((world.place(first), world.place(other)), ("n0:1".into(), "n0:1".into()));
+    assert_eq!(
+        (world.place(first), world.place(other)),
+        ("n0:1".into(), "n0:1".into())
+    );
     assert_eq!(world.state.nodes[0].mcs_label, None);
 }
 

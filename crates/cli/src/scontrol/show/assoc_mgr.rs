@@ -102,7 +102,8 @@ pub(super) fn show(words: &[String], one_line: bool) -> Result<(), Failure> {
     let mut ctx = Ctx::new(&client.endpoint.cluster);
     query::cluster(&mut client, &mut ctx).map_err(&failed)?;
     let answer = query::accounts_in_use(&mut client).map_err(&failed)?;
-    let uid = |name: &str| crate::people::user_named(name).map_or(NO_USER, |user| user.uid.as_raw());
+    let uid =
+        |name: &str| crate::people::user_named(name).map_or(NO_USER, |user| user.uid.as_raw());
     let tres = tres_names(&ctx);
     print(&render(answer, &tres, &filter, one_line, &uid));
     Ok(())
@@ -232,8 +233,8 @@ impl Listing<'_> {
             }
         };
         let record = book.all.users.get(at.user);
-        let is_default =
-            record.is_some_and(|user| user.default_account == at.account) && at.partition.is_empty();
+        let is_default = record.is_some_and(|user| user.default_account == at.account)
+            && at.partition.is_empty();
         let mut fields = vec![
             format!(
                 "ClusterName={} Account={} UserName={user} Partition={} Priority={} ID={}",
@@ -511,7 +512,9 @@ fn plain(amounts: &TresAmounts) -> String {
     let place = |name: &str| TRES.iter().position(|known| *known == name);
     let mut all: Vec<_> = amounts.iter().collect();
     all.sort_by_key(|tres| (place(&tres.name).unwrap_or(TRES.len()), tres.name.clone()));
-    let words = all.iter().map(|tres| format!("{}={}", tres.name, tres.amount));
+    let words = all
+        .iter()
+        .map(|tres| format!("{}={}", tres.name, tres.amount));
     words.collect::<Vec<_>>().join(",")
 }
 

@@ -55,12 +55,19 @@ pub(super) fn set_resource(
         }
     }
     for text in [server_type, description] {
-        super::super::texts::one_line("text of a resource", text, muster_model::limits::TEXT_BYTES_MAX)?;
+        super::super::texts::one_line(
+            "text of a resource",
+            text,
+            muster_model::limits::TEXT_BYTES_MAX,
+        )?;
     }
     if *names != [resource.key()] {
         return refused("the edit names another resource");
     }
-    check_clusters(state, shares.iter().map(|ResourceShare { cluster, .. }| cluster))?;
+    check_clusters(
+        state,
+        shares.iter().map(|ResourceShare { cluster, .. }| cluster),
+    )?;
     if resource.percent_allocated() > 100 {
         return refused("You can not allocate more than 100% of a resource");
     }
@@ -81,10 +88,12 @@ pub(super) fn delete_resources(
     state: &State,
     keys: &[String],
 ) -> Result<Vec<AccountsChange>, Refusal> {
-    let changes = keys.iter().map(|key| match state.accounts.resources.get(key) {
-        Some(_) => Ok(AccountsChange::ResourceGone(key.clone())),
-        None => refused(format!("there is no resource {key}")),
-    });
+    let changes = keys
+        .iter()
+        .map(|key| match state.accounts.resources.get(key) {
+            Some(_) => Ok(AccountsChange::ResourceGone(key.clone())),
+            None => refused(format!("there is no resource {key}")),
+        });
     changes.collect()
 }
 
@@ -101,12 +110,7 @@ pub(super) fn set_federation(
     }
     check_clusters(state, members.iter().map(|member| &member.cluster))?;
     let mut ids = BTreeSet::new();
-    for FederationMember {
-        cluster,
-        id,
-        state,
-    } in members
-    {
+    for FederationMember { cluster, id, state } in members {
         if !(1..=FEDERATION_CLUSTERS_MAX).contains(id) || !ids.insert(id) {
             let text = format!("cluster {cluster} has no number of its own in {name}");
             return Err(Refusal::new(RefusalCode::FederationFull, text));
@@ -141,10 +145,12 @@ pub(super) fn delete_federations(
     state: &State,
     names: &[String],
 ) -> Result<Vec<AccountsChange>, Refusal> {
-    let changes = names.iter().map(|name| match state.accounts.federations.get(name) {
-        Some(_) => Ok(AccountsChange::FederationGone(name.clone())),
-        None => refused(format!("there is no federation {name}")),
-    });
+    let changes = names
+        .iter()
+        .map(|name| match state.accounts.federations.get(name) {
+            Some(_) => Ok(AccountsChange::FederationGone(name.clone())),
+            None => refused(format!("there is no federation {name}")),
+        });
     changes.collect()
 }
 
@@ -159,6 +165,8 @@ pub(super) fn set_features(
         return refused("the edit names another cluster");
     }
     check_clusters(state, std::iter::once(cluster))?;
-    features.iter().try_for_each(|name| super::check_name(name))?;
+    features
+        .iter()
+        .try_for_each(|name| super::check_name(name))?;
     Ok(vec![AccountsChange::Features(of.clone())])
 }

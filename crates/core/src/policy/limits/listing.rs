@@ -32,7 +32,10 @@ fn scope_use(scope: &Scope, used: &CurrentUse, before: &TresUsage, now: Timestam
     let run_minutes = names.map(|name| (name.clone(), used.run_minutes(name, now)));
     let raw = before.raw.iter().filter(|(name, _)| *name != "wall");
     let minutes = raw.map(|(name, seconds)| (name.clone(), (seconds / 60.0) as u64));
-    let tres = used.tres.iter().map(|(name, amount)| (name.clone(), *amount));
+    let tres = used
+        .tres
+        .iter()
+        .map(|(name, amount)| (name.clone(), *amount));
     let wall_s = before.raw.get("wall").copied().unwrap_or(0.0);
     ScopeUse {
         scope: scope.clone(),

@@ -1,8 +1,8 @@
 //! A request of each row of the table of rights, and the parts of requests that have rows of their own.
 
 use crate::world::{spec, target};
-use muster_model::accounts::{Federation, Resource};
 use muster_model::account_limits::LimitAsk;
+use muster_model::accounts::{Federation, Resource};
 use muster_model::command::ListEdit;
 use muster_model::command::{
     AccountsAsk, AccountsEdit, ClusterAsk, JobSelection, JobUpdate, NodeUpdate, QosAsk,

@@ -4,8 +4,13 @@ use super::*;
 use muster_model::accounts::{Account, Accounts, AssociationTerms};
 
 fn amounts(list: &[(&str, u64)]) -> TresAmounts {
-    let named = list.iter().map(|(name, amount)| ((*name).to_owned(), *amount));
-    named.collect::<BTreeMap<String, u64>>().into_iter().collect()
+    let named = list
+        .iter()
+        .map(|(name, amount)| ((*name).to_owned(), *amount));
+    named
+        .collect::<BTreeMap<String, u64>>()
+        .into_iter()
+        .collect()
 }
 
 fn terms(id: u32, shares: Option<u32>, limits: Limits) -> AssociationTerms {
