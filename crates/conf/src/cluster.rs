@@ -9,6 +9,7 @@ use muster_model::binding::BindDefault;
 use muster_model::config::{ClusterConfig, ExitCodeRange, PREDICT_RUN_TIMES, PartitionConfig};
 use muster_model::cpuset::CpuSet;
 use muster_model::cron::CrontabConfig;
+use muster_model::mcs::{McsConfig, McsKind};
 use muster_model::node::{NodeConfig, last_cpus};
 use muster_model::private_data::PrivateData;
 use muster_model::spec::MemoryAsk;
@@ -94,6 +95,7 @@ impl Config {
                     "allow_user_triggers",
                 ),
             sample_s: self.sample_s(),
+            mcs: self.mcs_config(),
         }
     }
 
@@ -112,6 +114,24 @@ impl Config {
     /// Whether `PrologFlags` has this word.
     pub fn has_prolog_flag(&self, word: &str) -> bool {
         has_word(self.text("PrologFlags").unwrap_or(""), word)
+    }
+
+    /// Labels of jobs; those of a plugin that is not known are none.
+    fn mcs_config(&self) -> Option<McsConfig> {
+        let kind = self.mcs_kind()?;
+        let text = self.text("MCSParameters").unwrap_or("");
+        Some(McsConfig::parse(kind, text).unwrap_or_else(|_| McsConfig::new(kind)))
+    }
+
+    /// `MCSPlugin`.
+    pub(crate) fn mcs_kind(&self) -> Option<McsKind> {
+        let word = crate::keys::plugin_word("mcs", self.text("MCSPlugin")?);
+        match word.to_ascii_lowercase().as_str() {
+            "account" => Some(McsKind::Account),
+            "group" => Some(McsKind::Group),
+            "user" => Some(McsKind::User),
+            _ => None,
+        }
     }
 
     /// `ScronParameters`; whose zone it is, the controller knows.

@@ -148,7 +148,8 @@ pub fn prospective_job(
     submit::prepare(&draft, identity, spec).map(|(job, _)| job)
 }
 
-/// Refuses a job that is to start at once (`--immediate`) while it is held, or waits for a time or for other jobs.
+/// Refuses a job that is to start at once (`--immediate`) while it is held, or waits for a time, for other jobs, or because of a
+/// limit of accounting.
 ///
 /// # Errors
 /// What it waits for.

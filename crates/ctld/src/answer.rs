@@ -26,7 +26,7 @@ use muster_model::time::Timestamp;
 use muster_model::trigger::Trigger;
 use muster_proto::client::{
     AccountsAnswer, AllocationInfo, ClusterPage, Diag, JobPriority, NodeInReservation, Pong,
-    PrioritiesAnswer, ReservationsAnswer, Response,
+    PrioritiesAnswer, Query, ReservationsAnswer, Response,
 };
 use std::collections::{HashMap, HashSet};
 
@@ -172,21 +172,27 @@ pub(crate) fn cluster(
     send(Response::Cluster(Box::new(part)))
 }
 
-/// Accounts and shares, as far as the user may see them; with those of other clusters where these are asked for.
-pub(crate) fn accounts(state: &State, identity: &Identity, of_clusters: bool) -> Response {
+/// Accounts and shares, as far as the user may see them; with those of other clusters, or what counts towards limits,
+/// where that is asked for.
+pub(crate) fn accounts(state: &State, identity: &Identity, asked: &Query) -> Response {
     let settings = state
         .config
         .as_ref()
         .and_then(|c| c.order.multifactor.as_ref());
     let mut all = state.accounts_at(now());
-    if of_clusters {
+    if matches!(asked, Query::AccountsOfClusters) {
         all.clusters.clone_from(&state.accounts.clusters);
     }
+    let uses = match asked {
+        Query::AccountsInUse => privacy::uses(state, identity, state.uses(now())),
+        _ => Vec::new(),
+    };
     Response::Accounts(Box::new(AccountsAnswer {
         accounts: privacy::accounts(state, identity, all),
         cluster: cluster_name(state),
         fair_tree: settings.map(|s| s.fair_tree),
         users_withheld: hides(state, identity, PrivateData::USERS),
+        uses,
     }))
 }
 

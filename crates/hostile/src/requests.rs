@@ -105,7 +105,7 @@ kinds!(
     /// Kinds of queries.
     pub QUERIES, query_name, Query:
     Ping Jobs Cluster Config Script Allocation Accounting Diag Partitions ResetDiag Reservations NodeEvents Transactions
-    Differences Accounts AccountsOfClusters JobClasses Priorities Licenses Listing Why Crontab JobCounts Usage
+    Differences Accounts AccountsOfClusters AccountsInUse JobClasses Priorities Licenses Listing Why Crontab JobCounts Usage
     Changes Environment JobText ReservationTimes Triggers Storage
 );
 kinds!(
@@ -472,6 +472,7 @@ fn queries(ids: &Ids) -> Vec<(Rights, Query)> {
         (Administrator, Query::Differences),
         (Anyone, Query::Accounts),
         (Anyone, Query::AccountsOfClusters),
+        (Anyone, Query::AccountsInUse),
         (Anyone, Query::JobClasses),
         (Anyone, Query::Priorities),
         (Anyone, Query::Licenses),

@@ -40,6 +40,7 @@ pub mod licenses;
 pub mod limits;
 pub mod listing_codec;
 pub mod mail;
+pub mod mcs;
 pub mod node;
 pub mod node_host;
 pub mod node_state;

@@ -207,6 +207,10 @@ refusals! {
     405 DuplicateTrigger = "Duplicate event trigger",
     /// There are as many triggers as there may be.
     406 TooManyTriggers = "Too many event triggers",
+    /// A label (`--mcs-label`) that the job's owner does not have.
+    407 InvalidMcsLabel = "Invalid mcs_label specified",
+    /// A federation has as many clusters as it may.
+    408 FederationFull = "Too many clusters in federation",
     /// A verifier of the site refused it, and says why in lines of its own.
     500 Unspecified = "Unspecified error",
     /// A verifier wants a time limit.

@@ -6,11 +6,11 @@ mod reserved_node;
 
 pub use self::reserved_node::NodeInReservation;
 use crate::acct::{AcctJob, AcctQuery, LoggedTransaction, TransactionQuery};
+pub use crate::daemon_socket::daemon_socket;
 use crate::frame::{FrameError, Message};
 pub use crate::request_counts::{KindRequests, ThrottledUser, UserRequests};
 pub use config_answer::ConfigAnswer;
 use minicbor::{Decode, Encode, bytes::ByteVec};
-use muster_model::accounts::Accounts;
 use muster_model::command::{Reply, UserCommand};
 use muster_model::config::{ClusterConfig, PartitionConfig};
 use muster_model::explain::{ExpectedStart, Explanation};
@@ -21,19 +21,12 @@ use muster_model::job_env::HetComponent;
 use muster_model::limits::{KINDS_MAX, QUERY_ITEMS_MAX, REQUEST_BYTES_MAX, REQUEST_ITEMS_MAX};
 use muster_model::listing_codec::{CompactListing, ListingWriter};
 use muster_model::node::Node;
-use muster_model::order_config::Multifactor;
-use muster_model::private_data::PrivateData;
-use muster_model::shared_spec::SpecCodec;
-use muster_model::time::Timestamp;
 use muster_model::validate::{Bounds, Invalid, Validate};
+use muster_model::{account_limits::ScopeUse, accounts::Accounts};
+use muster_model::{order_config::Multifactor, private_data::PrivateData};
 use muster_model::{refusal::Refusal, reservation::Reservation};
-use std::path::{Path, PathBuf};
+use muster_model::{shared_spec::SpecCodec, time::Timestamp};
 use std::{io, net::IpAddr};
-
-/// Where a controller with this socket for users has another one for the agents of nodes, which wait behind no user there.
-pub fn daemon_socket(controller_socket: &Path) -> PathBuf {
-    controller_socket.with_file_name("daemons")
-}
 
 /// A client's message to the controller. Several may follow each other on a connection; answers come in order.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
@@ -241,8 +234,11 @@ pub enum Query {
     /// Triggers: one [`Response::Triggers`].
     #[n(500)]
     Triggers,
-    /// Use of file systems by users: one [`Response::Storage`].
+    /// As `Accounts`, with what jobs count towards limits now.
     #[n(510)]
+    AccountsInUse,
+    /// Use of file systems by users: one [`Response::Storage`].
+    #[n(520)]
     Storage,
 }
 
@@ -421,7 +417,7 @@ pub enum Response {
     #[n(500)]
     Triggers(#[n(0)] Vec<muster_model::trigger::Trigger>),
     /// To `Storage`.
-    #[n(510)]
+    #[n(520)]
     Storage(#[n(0)] Box<muster_model::storage::StorageAnswer>),
 }
 
@@ -453,6 +449,10 @@ pub struct AccountsAnswer {
     #[n(3)]
     #[cbor(default)]
     pub users_withheld: bool,
+    /// What counts towards limits now; empty where it was not asked for.
+    #[n(4)]
+    #[cbor(default)]
+    pub uses: Vec<ScopeUse>,
 }
 
 /// Priorities of pending jobs, taken apart.

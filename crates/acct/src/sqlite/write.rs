@@ -310,6 +310,7 @@ impl Writer<'_> {
                 .map_or_else(String::new, |own| own.name.clone()),
             req_gres: asked_devices(&spec.ask, spec.ask.min_nodes),
             grid_engine: grid_engine_requests(spec),
+            mcs_label: spec.mcs_label().unwrap_or_default().to_owned(),
         });
         // Texts of a submission are not kept in full for each task and each further run.
         let repeats = job.array.is_some() || job.key.number > 0;

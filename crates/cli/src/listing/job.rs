@@ -434,6 +434,7 @@ impl<'a> JobRow<'a> {
         match self.job.spec.ask.sharing {
             Sharing::Exclusive => "NO",
             Sharing::ExclusiveUser => "USER",
+            Sharing::ExclusiveMcs => "MCS",
             Sharing::Oversubscribe => "YES",
             Sharing::Default
                 if ctx

@@ -401,6 +401,7 @@ fn priority(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
             Sharing::Default => None,
             Sharing::Exclusive => Some("none"),
             Sharing::ExclusiveUser => Some("user"),
+            Sharing::ExclusiveMcs => Some("mcs"),
             Sharing::Oversubscribe => Some("oversubscribe"),
         };
         w.texts("shared", shared);

@@ -108,7 +108,7 @@ fn old_node(w: &mut Writer<'_>, view: &NodeView<'_>, ctx: &Ctx) {
     w.text("features", &features);
     w.text("active_features", &features);
     gres(w, view);
-    w.text("mcs_label", "");
+    w.text_or_empty("mcs_label", view.node.mcs_label.as_deref());
     w.text("name", &config.name);
     w.text("next_state_after_reboot", "invalid");
     w.text("address", &config.addr);
@@ -194,7 +194,7 @@ fn new_node(w: &mut Writer<'_>, view: &NodeView<'_>, ctx: &Ctx) {
         "last_busy",
         view.node.last_busy.or(report.map(|r| r.agent_start)),
     );
-    w.text("mcs_label", "");
+    w.text_or_empty("mcs_label", view.node.mcs_label.as_deref());
     w.raw("specialized_memory", 0);
     w.text("name", &config.name);
     w.list("next_state_after_reboot", |_| {});

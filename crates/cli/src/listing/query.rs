@@ -303,6 +303,11 @@ pub(crate) fn accounts_of_clusters(client: &mut Client) -> Result<AccountsAnswer
     accounts_by(client, Query::AccountsOfClusters)
 }
 
+/// Asks for the same of this cluster, and what counts towards limits.
+pub(crate) fn accounts_in_use(client: &mut Client) -> Result<AccountsAnswer, ConnectError> {
+    accounts_by(client, Query::AccountsInUse)
+}
+
 fn accounts_by(client: &mut Client, query: Query) -> Result<AccountsAnswer, ConnectError> {
     match client.query(query)? {
         Response::Accounts(answer) => Ok(*answer),

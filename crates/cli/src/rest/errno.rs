@@ -94,6 +94,8 @@ pub(super) fn of(code: RefusalCode) -> i32 {
         R::InvalidWckey => 2057,
         R::ReservationOverlap => 2058,
         R::InvalidQos => 2066,
+        R::InvalidMcsLabel => 2099,
+        R::FederationFull => 7100,
         R::InvalidCpuCount => 2069,
         R::PartitionNotAvailable => 2070,
         R::CircularDependency => 2071,

@@ -80,7 +80,7 @@ fn job(w: &mut Writer<'_>, row: &AcctRow<'_>, ctx: &Ctx) {
     if !w.is_old() {
         w.text("licenses", "");
     }
-    w.map("mcs", |w| w.text("label", ""));
+    w.map("mcs", |w| w.text("label", &job.mcs_label));
     w.text("nodes", row.nodelist());
     w.text("partition", &job.partition);
     rest(w, row, ctx);

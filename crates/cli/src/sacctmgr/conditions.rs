@@ -27,6 +27,7 @@ pub(super) enum Key {
     PreemptMode,
     Priority,
     Classification,
+    Federations,
     Flags,
     Types,
     /// Known, and nothing here differs in it.
@@ -114,7 +115,7 @@ pub(super) const OF_CLUSTERS: KnownWords = &[
     ("Clusters", 1, Key::Names),
     ("Names", 1, Key::Names),
     ("DefaultQOS", 8, Key::DefaultQos),
-    ("Federations", 3, Key::Flags),
+    ("Federations", 3, Key::Federations),
     ("Flags", 2, Key::Flags),
     ("Format", 2, Key::Format),
     ("PluginIDSelect", 1, Key::Ignored),

@@ -296,6 +296,7 @@ fn allocation(spec: JobSpec, nodes: &[&str], agent: &str) -> AllocationInfo {
         billing_milli: 0,
         billing_units_milli: None,
         cpus_counted: None,
+        mcs_label: None,
         usage_factor_millionths: None,
         backfilled: false,
         sharers: 0,

@@ -7,7 +7,7 @@ use super::texts::{one_line, too_long};
 use super::{ask, dependency, job_limits, partition_access, places, reservation, room};
 use crate::apply;
 use crate::event::{Event, JobChange};
-use crate::policy::{access, limits};
+use crate::policy::{access, limits, mcs};
 use crate::state::State;
 use minicbor::bytes::ByteVec;
 use muster_model::command::{Identity, Reply};
@@ -21,6 +21,7 @@ use muster_model::limits::{
     JOB_PARTITIONS_MAX, LICENSE_ALTERNATIVES_MAX, NAME_BYTES_MAX, PATH_BYTES_MAX, SIGNAL_MAX,
     TEXT_BYTES_MAX,
 };
+use muster_model::mcs::MCS_LABEL;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::AccessRequest;
 use muster_model::site_option::{COUNT_MAX, VALUE_BYTES_MAX, is_site_option};
@@ -44,7 +45,7 @@ const SHOWN: [&str; 14] = [
     "gpu-bind",
     "gpu-freq",
     "gres-flags",
-    "mcs-label",
+    MCS_LABEL,
     "mem-bind",
     "network",
     "power",
@@ -158,6 +159,7 @@ pub(super) fn prepare(
     check_texts(config, &mut spec)?;
     places::keep_once(&mut spec)?;
     check_accounting(draft, config, &mut spec)?;
+    mcs::set_label(config, identity, &mut spec)?;
     check_unsupported(&spec)?;
     check_licenses(state, spec.licenses.as_deref())?;
     reservation::check_access(state, identity, &spec)?;

@@ -12,7 +12,7 @@ use super::target::{self, Item};
 use super::texts::{one_line, too_long};
 use super::{ask, crontab, dependency, partition_access, places, reservation, resize, room};
 use crate::event::{JobChange, dependency_bytes, spec_bytes};
-use crate::policy::access;
+use crate::policy::{access, mcs};
 use crate::state::{AmountsThere, State};
 use muster_model::command::{Identity, JobTarget, JobUpdate, Reply};
 use muster_model::config::PartitionConfig;
@@ -21,6 +21,7 @@ use muster_model::job::{ArrayRole, Hold, Job, Phase};
 use muster_model::limits::{
     DEPENDENCY_TERMS_MAX, JOB_PARTITIONS_MAX, NAME_BYTES_MAX, TEXT_BYTES_MAX,
 };
+use muster_model::mcs::MCS_LABEL;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::{AccessRequest, Role};
 use muster_model::site_option::is_site_option;
@@ -544,6 +545,7 @@ fn new_spec(
             spec.qos = None;
         }
         super::job_accounting::check_accounting(draft, config, &mut spec)?;
+        mcs::follow_account(config, &mut spec);
     }
     if let Some(partitions) = &update.partitions {
         if partitions.len() > JOB_PARTITIONS_MAX {
@@ -685,6 +687,13 @@ fn set_texts(spec: &mut JobSpec, update: &JobUpdate) -> Result<(), Refusal> {
                 return Err(Refusal::new(
                     RefusalCode::InvalidValue,
                     "options of the site cannot be changed: submit the job again",
+                ));
+            }
+            // It says on which nodes the job runs, and who sees it.
+            MCS_LABEL => {
+                return Err(Refusal::new(
+                    RefusalCode::InvalidMcsLabel,
+                    "a job keeps the label of its submission",
                 ));
             }
             _ => super::submit::check_shown(&[(key.clone(), value.clone())])?,

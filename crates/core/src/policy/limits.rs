@@ -6,6 +6,7 @@
 
 mod accrual;
 mod amounts;
+mod listing;
 mod node_range;
 mod rates;
 mod user_names;

@@ -62,6 +62,7 @@ pub(super) fn kind(body: &RequestBody) -> &'static str {
             Query::Licenses => "REQUEST_LICENSE_INFO",
             Query::Differences => "REQUEST_RECONFIGURE",
             Query::Accounts | Query::AccountsOfClusters => "REQUEST_SHARE_INFO",
+            Query::AccountsInUse => "REQUEST_ASSOC_MGR_INFO",
             Query::JobCounts => "REQUEST_JOB_STATE",
             Query::Changes(_) => "MUSTER_CHANGES",
             Query::Priorities => "REQUEST_PRIORITY_FACTORS",

@@ -110,6 +110,7 @@ fn query_subject(query: &Query) -> String {
         | Query::Licenses
         | Query::Accounts
         | Query::AccountsOfClusters
+        | Query::AccountsInUse
         | Query::JobCounts
         | Query::Changes(_)
         | Query::Triggers

@@ -67,6 +67,11 @@ pub(crate) fn edits() -> Vec<AccountsAsk> {
         AccountsAsk::AddClusters(ClusterAsk::default()),
         AccountsAsk::ModifyClusters(ClusterAsk::default()),
         AccountsAsk::DeleteClusters,
+        AccountsAsk::SetResource(Default::default()),
+        AccountsAsk::DeleteResources,
+        AccountsAsk::SetFederation(Default::default()),
+        AccountsAsk::DeleteFederations,
+        AccountsAsk::SetFeatures(Default::default()),
         AccountsAsk::ResetAccountUsage,
         AccountsAsk::ResetQosUsage,
         AccountsAsk::NoteJobs(Default::default()),
@@ -178,6 +183,7 @@ mod tests {
         EDITS, edit_name, AccountsAsk:
         AddAccounts ModifyAccounts DeleteAccounts AddUsers ModifyUsers DeleteUsers AddQos ModifyQos DeleteQos ResetUsage
         DeleteWckeys RenameUser AddClusters ModifyClusters DeleteClusters ResetAccountUsage ResetQosUsage NoteJobs SetUsage
+        SetResource DeleteResources SetFederation DeleteFederations SetFeatures
         ReserveJobIds RecordStorage AddCoordinators DeleteCoordinators
     );
 

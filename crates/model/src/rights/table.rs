@@ -196,6 +196,10 @@ requests! {
     RenameUser = Accounts, Operator, "sacctmgr modify user set NewName=";
     /// Adds and deletes records of clusters.
     EditClusters = Accounts, Administrator, "sacctmgr add, delete cluster";
+    /// Adds, changes and deletes licenses that several clusters share.
+    EditResources = Accounts, Administrator, "sacctmgr add, modify, delete resource";
+    /// Adds, changes and deletes federations.
+    EditFederations = Accounts, Administrator, "sacctmgr add, modify, delete federation";
     /// Sets what associations have that set nothing themselves.
     ModifyClusters = Accounts, Administrator, "sacctmgr modify cluster";
 
@@ -398,6 +402,12 @@ impl From<&AccountsAsk> for AccessRequest {
             | AccountsAsk::DeleteClusters
             | AccountsAsk::ReserveJobIds(_) => AccessRequest::EditClusters,
             AccountsAsk::ModifyClusters(_) => AccessRequest::ModifyClusters,
+            AccountsAsk::SetResource(_) | AccountsAsk::DeleteResources => {
+                AccessRequest::EditResources
+            }
+            AccountsAsk::SetFederation(_)
+            | AccountsAsk::DeleteFederations
+            | AccountsAsk::SetFeatures(_) => AccessRequest::EditFederations,
             AccountsAsk::DeleteWckeys(_) => AccessRequest::ModifyUserWckeys,
             AccountsAsk::AddCoordinators { .. } => AccessRequest::AddCoordinators,
             AccountsAsk::DeleteCoordinators { .. } => AccessRequest::DeleteCoordinators,

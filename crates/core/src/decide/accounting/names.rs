@@ -90,6 +90,11 @@ pub(super) fn folded(all: &Accounts, edit: &AccountsEdit) -> AccountsEdit {
         AccountsAsk::DeleteClusters => {
             each(names, &|name: &mut String| *name = name.to_lowercase())
         }
+        AccountsAsk::SetResource(_)
+        | AccountsAsk::DeleteResources
+        | AccountsAsk::SetFederation(_)
+        | AccountsAsk::DeleteFederations
+        | AccountsAsk::SetFeatures(_) => {}
     }
     // Repeated names are taken once.
     let mut named = HashSet::new();
@@ -180,6 +185,11 @@ fn action(state: &State, edit: &AccountsEdit) -> &'static str {
         AccountsAsk::AddClusters(_) => "Add Clusters",
         AccountsAsk::ModifyClusters(_) => "Modify Clusters",
         AccountsAsk::DeleteClusters => "Remove Clusters",
+        AccountsAsk::SetResource(_) => "Modify Resources",
+        AccountsAsk::DeleteResources => "Remove Resources",
+        AccountsAsk::SetFederation(_) => "Modify Federations",
+        AccountsAsk::DeleteFederations => "Remove Federations",
+        AccountsAsk::SetFeatures(_) => "Modify Clusters",
         AccountsAsk::NoteJobs(_) => "Modify Job",
         AccountsAsk::RecordStorage(_) => "Record Storage",
         AccountsAsk::ReserveJobIds(_) => "Modify Clusters",
@@ -211,6 +221,11 @@ fn concerned(edit: &AccountsEdit) -> (Vec<String>, Vec<String>) {
         | AccountsAsk::RecordStorage(_)
         | AccountsAsk::ReserveJobIds(_)
         | AccountsAsk::SetUsage(_)
+        | AccountsAsk::SetResource(_)
+        | AccountsAsk::DeleteResources
+        | AccountsAsk::SetFederation(_)
+        | AccountsAsk::DeleteFederations
+        | AccountsAsk::SetFeatures(_)
         | AccountsAsk::DeleteClusters => (Vec::new(), Vec::new()),
     }
 }

@@ -2,7 +2,7 @@
 //! well; that of the partition comes before the job's own. Limits of groups hold at each level of the tree of accounts,
 //! others where they are set nearest to the user.
 
-use super::submit_partitions;
+use super::{add_billing, submit_partitions};
 use crate::state::State;
 use crate::state::limit_use::CurrentUse;
 use muster_model::account_limits::{Limits, Scope, TresAmount, TresAmounts, TresUsage};
@@ -346,9 +346,12 @@ impl State {
             is_own || of_partition.is_some_and(has_flag)
         };
         let partitions = submit_partitions(self, job, waits).into_iter();
-        let tres = least_of(job);
         let mut denying = partitions.filter(denies);
-        denying.find_map(|name| self.over_limit(job, name, &tres, Beside::Nothing, now))
+        denying.find_map(|name| {
+            let mut tres = least_of(job);
+            add_billing(self, name, &mut tres);
+            self.over_limit(job, name, &tres, Beside::Nothing, now)
+        })
     }
 
     /// The limit that keeps a job from starting with these resources in that partition, given the use beside the
@@ -528,8 +531,8 @@ fn missing(state: &State, job: &Job, partition: &str) -> Option<ExceededLimit> {
     None
 }
 
-/// The time limit of a job that gives none, in its partition, if that has no default: the least of the partition's limit and the
-/// `MaxWall` of its QOS, or else of its association.
+/// The time limit of a job that gives none, in its partition, if that has no default: the least of the partition's limit, the
+/// `MaxWall` of its QOS, or else of its association, and the time that `MaxTRESMins` of these leaves it.
 pub fn default_limit(state: &State, job: &Job, of_partition: TimeLimit) -> TimeLimit {
     if !state.keeps_limits() {
         return of_partition;
@@ -542,11 +545,31 @@ pub fn default_limit(state: &State, job: &Job, of_partition: TimeLimit) -> TimeL
         own.filter_map(|scope| state.limits_in(scope).max_wall_min)
             .next()
     };
-    match (wall(true).or_else(|| wall(false)), of_partition) {
+    let wall = wall(true).or_else(|| wall(false));
+    let least = wall.into_iter().chain(longest(state, job, &scopes)).min();
+    match (least, of_partition) {
         (None, limit) => limit,
         (Some(wall), TimeLimit::Unlimited) => TimeLimit::Minutes(wall),
         (Some(wall), TimeLimit::Minutes(most)) => TimeLimit::Minutes(most.min(wall)),
     }
+}
+
+/// Minutes that a job may run within `MaxTRESMins`, of each resource as the first of the scopes says that has one; none where it
+/// could not run at all.
+fn longest(state: &State, job: &Job, scopes: &[Scope]) -> Option<u32> {
+    let mut tres = least_of(job);
+    add_billing(state, &job.partition, &mut tres);
+    let mut limits: BTreeMap<String, u64> = BTreeMap::new();
+    for scope in scopes {
+        for TresAmount { name, amount } in &state.limits_in(scope).max_tres_mins {
+            limits.entry(name.clone()).or_insert(*amount);
+        }
+    }
+    let minutes = limits.iter().filter_map(|(name, most)| {
+        let asked = tres.get(name).filter(|asked| *asked > 0)?;
+        u32::try_from(most / asked).ok()
+    });
+    minutes.filter(|minutes| *minutes > 0).min()
 }
 
 /// Limits of a user in an account, in that partition, with those of the accounts above where it has none.
