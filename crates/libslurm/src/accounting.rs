@@ -9,7 +9,7 @@ use crate::abi::accounting::{
     SlurmdbQos, SlurmdbQosCond, SlurmdbReservation, SlurmdbReservationCond, SlurmdbStep,
     SlurmdbTres, SlurmdbTresCond, SlurmdbUser, SlurmdbUserCond,
 };
-use crate::abi::members::{CMember as _, Foreign, OwnedList, OwnedText};
+use crate::abi::members::{Foreign, OwnedList, OwnedText};
 use crate::abi::parts::SlurmStepId;
 use crate::abi::release_placed;
 use crate::abi::requests::SlurmSelectedStep;
@@ -338,7 +338,9 @@ macro_rules! destroy_functions {
 
 destroy_functions! {
     slurmdb_destroy_job_rec SlurmdbJob;
+    slurmdb_destroy_step_rec SlurmdbStep;
     slurmdb_destroy_job_cond SlurmdbJobCond;
+    slurm_destroy_selected_step SlurmSelectedStep;
     slurmdb_destroy_tres_rec SlurmdbTres;
     slurmdb_destroy_tres_cond SlurmdbTresCond;
     slurmdb_destroy_cluster_rec SlurmdbCluster;
@@ -359,13 +361,6 @@ destroy_functions! {
 }
 
 quiet_functions! {
-    /// Frees a step.
-    fn slurmdb_destroy_step_rec(at: *mut c_void) {
-        if let Some(own) = at.cast::<SlurmdbStep>().as_ref() {
-            own.stats.release();
-            release_placed(at.cast::<SlurmdbStep>());
-        }
-    }
     /// Sets the members of a condition to "not given".
     fn slurmdb_init_tres_cond(at: *mut SlurmdbTresCond, _free: bool) {
         let mut own = SlurmdbTresCond::empty();
@@ -510,6 +505,7 @@ status_functions! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::abi::members::CMember as _;
 
     #[test]
     fn resources_are_written_by_number() {
