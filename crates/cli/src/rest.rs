@@ -11,7 +11,7 @@ mod cluster;
 mod command;
 mod config_change;
 mod configuration;
-mod errno;
+pub(crate) mod errno;
 pub mod events;
 mod http;
 mod job_change;
