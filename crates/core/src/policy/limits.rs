@@ -9,6 +9,7 @@ mod amounts;
 mod listing;
 mod node_range;
 mod rates;
+mod rules;
 mod user_names;
 mod verdict;
 
