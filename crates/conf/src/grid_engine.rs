@@ -95,6 +95,19 @@ pub enum AllocationRule {
 }
 
 impl AllocationRule {
+    /// The rule of a text, as `allocation_rule` has it.
+    pub fn parse(text: &str) -> Option<AllocationRule> {
+        match text {
+            "$pe_slots" => Some(AllocationRule::PeSlots),
+            "$fill_up" => Some(AllocationRule::FillUp),
+            "$round_robin" => Some(AllocationRule::RoundRobin),
+            _ => {
+                let count = text.parse().ok().filter(|count| *count > 0);
+                count.map(AllocationRule::Fixed)
+            }
+        }
+    }
+
     /// As `allocation_rule` has it.
     pub fn text(self) -> String {
         match self {
@@ -392,15 +405,7 @@ pub fn jsv_path(url: &str) -> Result<&str, String> {
 }
 
 fn rule(text: &str) -> Result<AllocationRule, String> {
-    match text {
-        "$pe_slots" => Ok(AllocationRule::PeSlots),
-        "$fill_up" => Ok(AllocationRule::FillUp),
-        "$round_robin" => Ok(AllocationRule::RoundRobin),
-        _ => match text.parse() {
-            Ok(count) if count > 0 => Ok(AllocationRule::Fixed(count)),
-            _ => Err(format!("'{text}' is not a valid allocation rule")),
-        },
-    }
+    AllocationRule::parse(text).ok_or_else(|| format!("'{text}' is not a valid allocation rule"))
 }
 
 fn target(words: &[&str]) -> Result<ComplexTarget, String> {

@@ -109,12 +109,13 @@ pub(super) fn resolve(
             ));
         }
         for partition in fitting {
-            let of_hosts = partition
-                .nodes
-                .iter()
-                .filter(|node| hosts.is_none_or(|hosts| fits(hosts, node)));
-            nodes.extend(of_hosts.cloned());
+            let fits_hosts = |node: &&String| hosts.is_none_or(|hosts| fits(hosts, node));
+            let mut of_hosts = partition.nodes.iter().filter(fits_hosts).peekable();
             bound |= hosts.is_some();
+            if hosts.is_some() && of_hosts.peek().is_none() {
+                continue;
+            }
+            nodes.extend(of_hosts.cloned());
             if !found.partitions.contains(&partition.name) {
                 found.partitions.push(partition.name.clone());
             }
@@ -188,6 +189,7 @@ mod tests {
         assert_eq!(resolve("all.q"), found(&["debug"], None));
         assert_eq!(resolve("long,all.q"), found(&["long", "debug"], None));
         assert_eq!(resolve("*@n2"), found(&["debug", "long"], Some(&["n2"])));
+        assert_eq!(resolve("*@n3"), found(&["long"], Some(&["n3"])));
         assert_eq!(resolve("all.q@n[13]"), found(&["debug"], Some(&["n1"])));
         for (list, why) in [
             (
