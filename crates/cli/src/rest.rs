@@ -10,6 +10,7 @@ mod cancel;
 mod cluster;
 mod command;
 mod config_change;
+mod configuration;
 mod errno;
 pub mod events;
 mod http;

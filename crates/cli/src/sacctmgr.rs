@@ -1,6 +1,6 @@
 //! sacctmgr: accounts, users with their associations, QOS, workload characterization keys and clusters, which the
 //! controller keeps. It takes the words of Slurm's manual and answers in its texts, which scripts compare. Each entity
-//! has a file; what only several clusters with one accounting would need is refused by name.
+//! has a file; what only several clusters with one accounting would need is kept and shown, or refused by name.
 
 mod account;
 mod archive;
@@ -12,14 +12,16 @@ mod console;
 mod coordinator;
 mod edit;
 mod events;
+mod federation;
 mod fields;
 mod flat_file;
 mod job;
-mod ledger;
+pub(crate) mod ledger;
 mod prompt;
 mod qos;
 #[cfg(test)]
 mod replay;
+mod resource;
 mod row;
 mod service;
 mod session;
@@ -93,11 +95,10 @@ pub(crate) static SPEC: Spec = Spec {
     variables: &[],
     notes: "Without a command it reads commands from standard input. Entities to show: account, association, cluster, \
             configuration, event, federation, problem, qos, reservation, resource, runawayjobs, stats, transaction, tres, \
-            user, wckey. To add and delete: account, cluster, coordinator, qos, user; to modify: account, cluster, job, \
-            qos, user. 'dump CLUSTER [file=FILE]' writes accounts and users to a file, 'load FILE [clean]' reads it. \
+            user, wckey. To add and delete: account, cluster, coordinator, federation, qos, resource, user; to modify: \
+            account, cluster, federation, job, qos, resource, user. 'dump CLUSTER [file=FILE]' writes accounts and users to a file, 'load FILE [clean]' reads it. \
             'archive dump' archives and purges now what slurmdbd.conf and its words say, 'archive load FILE' takes an \
-            archive back; both are done on the controller's host. \
-            Federations and resources of several clusters are refused.\n",
+            archive back; both are done on the controller's host.\n",
 };
 
 /// Runs sacctmgr.

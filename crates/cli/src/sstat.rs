@@ -513,6 +513,7 @@ fn job_row(job: &Job, steps: Vec<AcctStep>) -> AcctJob {
         gres: Vec::new(),
         req_gres: Vec::new(),
         grid_engine: Vec::new(),
+        mcs_label: String::new(),
         nodelist: alloc.map_or_else(String::new, |a| {
             let names: Vec<&str> = a.nodes.iter().map(|n| n.name.as_str()).collect();
             hostlist::compress(&names)

@@ -15,6 +15,7 @@ use crate::webhooks;
 use crate::{
     Config, NodeDef, SLURMD_SPOOL_DIR_BYTES_MAX, expand_path, files, job_container, topology,
 };
+use muster_model::mcs::McsConfig;
 
 /// Where Slurm looks without `SLURM_CONF`.
 pub const DEFAULT_PATH: &str = "/etc/slurm/slurm.conf";
@@ -167,6 +168,7 @@ pub fn check_with(path: &Path, read: ReadFile<'_>) -> CheckReport {
     let (lines, found) = containers.unwrap_or_default();
     diagnostics.extend(found);
     diagnostics.extend(prolog_flags(&config));
+    diagnostics.extend(mcs_parameters(&config));
     diagnostics.extend(long_spool_dir(&config));
     if config.has_job_containers() {
         let mut findings = Findings::default();
@@ -273,6 +275,23 @@ fn prolog_flags(config: &Config) -> Vec<Diagnostic> {
         let message = format!("PrologFlags: NoHold and {also} exclude each other");
         let help = "remove one of the two";
         findings.error(&setting.origin, "PrologFlags", message, help);
+    }
+    findings.sorted()
+}
+
+/// `MCSParameters`, which decide with whom nodes are shared: what is not understood is an error.
+fn mcs_parameters(config: &Config) -> Vec<Diagnostic> {
+    let mut findings = Findings::default();
+    let Some(kind) = config.mcs_kind() else {
+        return findings.sorted();
+    };
+    let given = config.raw.get("MCSParameters");
+    let plugin = config.raw.get("MCSPlugin");
+    let text = given.map_or("", |setting| setting.value.as_str());
+    if let (Err(why), Some(setting)) = (McsConfig::parse(kind, text), given.or(plugin)) {
+        let message = format!("MCSParameters: {why}");
+        let help = "see MCSParameters in slurm.conf(5)";
+        findings.error(&setting.origin, "MCSParameters", message, help);
     }
     findings.sorted()
 }

@@ -9,10 +9,12 @@ use muster_model::binding::BindDefault;
 use muster_model::config::{ClusterConfig, ExitCodeRange, PREDICT_RUN_TIMES, PartitionConfig};
 use muster_model::cpuset::CpuSet;
 use muster_model::cron::CrontabConfig;
+use muster_model::mcs::{McsConfig, McsKind};
 use muster_model::node::{NodeConfig, last_cpus};
 use muster_model::private_data::PrivateData;
 use muster_model::spec::MemoryAsk;
 use muster_model::time;
+use muster_model::usage::task_interval_s;
 
 impl Config {
     /// The core's part of this configuration, but for the network, which [`crate::topology`] reads. `gres` is
@@ -92,12 +94,44 @@ impl Config {
                     self.text("SlurmctldParameters").unwrap_or(""),
                     "allow_user_triggers",
                 ),
+            sample_s: self.sample_s(),
+            mcs: self.mcs_config(),
+        }
+    }
+
+    /// Seconds between samples of tasks; zero if there are none.
+    fn sample_s(&self) -> u32 {
+        let kind = self.text("JobAcctGatherType").unwrap_or("");
+        match kind.rsplit('/').next() {
+            None | Some("" | "none") => 0,
+            Some(_) => self
+                .text("JobAcctGatherFrequency")
+                .and_then(task_interval_s)
+                .unwrap_or(30),
         }
     }
 
     /// Whether `PrologFlags` has this word.
     pub fn has_prolog_flag(&self, word: &str) -> bool {
         has_word(self.text("PrologFlags").unwrap_or(""), word)
+    }
+
+    /// Labels of jobs; those of a plugin that is not known are none.
+    fn mcs_config(&self) -> Option<McsConfig> {
+        let kind = self.mcs_kind()?;
+        let text = self.text("MCSParameters").unwrap_or("");
+        Some(McsConfig::parse(kind, text).unwrap_or_else(|_| McsConfig::new(kind)))
+    }
+
+    /// `MCSPlugin`.
+    pub(crate) fn mcs_kind(&self) -> Option<McsKind> {
+        let word = crate::keys::plugin_word("mcs", self.text("MCSPlugin")?);
+        match word.to_ascii_lowercase().as_str() {
+            "account" => Some(McsKind::Account),
+            "group" => Some(McsKind::Group),
+            "user" => Some(McsKind::User),
+            _ => None,
+        }
     }
 
     /// `ScronParameters`; whose zone it is, the controller knows.

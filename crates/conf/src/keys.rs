@@ -587,7 +587,7 @@ mod tests {
         assert_eq!(priority.check("priority/basic"), Ok(vec![]));
         assert_eq!(priority.check("priority/multifactor"), Ok(vec![]));
         let labels = &SLURM.find("MCSPlugin").unwrap().kind;
-        assert_eq!(labels.check("mcs/user"), Ok(vec!["user".to_owned()]));
+        assert_eq!(labels.check("mcs/label"), Ok(vec!["label".to_owned()]));
         let preempt = &SLURM.find("PreemptType").unwrap().kind;
         assert_eq!(preempt.check("preempt/qos"), Ok(vec![]));
         assert!(priority.check("priority/none").is_err());

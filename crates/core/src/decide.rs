@@ -43,6 +43,7 @@ mod update_step;
 
 use crate::event::Event;
 use crate::policy::access;
+use crate::policy::limits::{self, ExceededLimit};
 use crate::state::{DisplayUpdate, State};
 use draft::{Draft, EventBounds};
 use muster_model::command::{Command, Identity, Plan, Reply, UserCommand};
@@ -147,13 +148,22 @@ pub fn prospective_job(
     submit::prepare(&draft, identity, spec).map(|(job, _)| job)
 }
 
-/// Refuses a job that is to start at once (`--immediate`) while it is held, or waits for a time or for other jobs.
+/// Refuses a job that is to start at once (`--immediate`) while it is held, or waits for a time, for other jobs, or because of a
+/// limit of accounting.
 ///
 /// # Errors
 /// What it waits for.
-pub fn check_immediate(job: &Job) -> Result<(), Refusal> {
+pub fn check_immediate(state: &State, job: &Job, now: Timestamp) -> Result<(), Refusal> {
     let why = match job {
-        job if job.is_startable() => return Ok(()),
+        job if job.is_startable() => {
+            let partitions = job.spec.partitions.iter();
+            let (tres, none) = (limits::least_of(job), std::collections::BTreeMap::new());
+            let over = partitions.map(|name| state.start_limit(job, name, &tres, &none, now));
+            // One partition in which it may start is enough.
+            let all: Option<Vec<ExceededLimit>> = over.collect();
+            let over = all.and_then(|all| all.into_iter().next());
+            return over.map_or(Ok(()), |over| Err(job_limits::denied(&over)));
+        }
         job if job.hold != Hold::None => "it would be held",
         job if !job.waiting_on.is_empty() => "it would wait for other jobs (--dependency)",
         _ => "it would wait for a time (--begin)",

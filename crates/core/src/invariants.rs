@@ -149,6 +149,8 @@ impl State {
             alone: 0,
             alone_by_user: 0,
             only_user: None,
+            alone_by_label: 0,
+            mcs_label: None,
             stopped: 0,
             ..node.clone()
         };
@@ -186,6 +188,12 @@ impl State {
                 node.jobs.iter().all(is_own),
                 "job {id} has node {name} for its user, whose jobs are {:?}",
                 node.jobs
+            );
+            let label = &alloc.mcs_label;
+            ensure!(
+                label.is_none() || *label == node.mcs_label,
+                "job {id} has node {name} for label {label:?}, which is {:?}",
+                node.mcs_label
             );
             apply::node::hold_resources(
                 &mut expected,

@@ -4,5 +4,6 @@
 pub mod access;
 mod licenses;
 pub mod limits;
+pub(crate) mod mcs;
 mod preemption;
 pub mod priority;

@@ -16,7 +16,7 @@ use muster_model::config::ClusterConfig;
 use muster_model::cpuset::CpuSet;
 use muster_model::ids::JobId;
 use muster_model::job::{ArrayInfo, ArrayRole, Job, JobState};
-use muster_model::job_counts::{JobCountGroup, JobCounts};
+use muster_model::job_counts::{JobCountGroup, JobCounts, ShownCount, ShownJob};
 use muster_model::private_data::PrivateData;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::reservation::Reservation;
@@ -26,7 +26,7 @@ use muster_model::time::Timestamp;
 use muster_model::trigger::Trigger;
 use muster_proto::client::{
     AccountsAnswer, AllocationInfo, ClusterPage, Diag, JobPriority, NodeInReservation, Pong,
-    PrioritiesAnswer, ReservationsAnswer, Response,
+    PrioritiesAnswer, Query, ReservationsAnswer, Response,
 };
 use std::collections::{HashMap, HashSet};
 
@@ -104,10 +104,28 @@ fn head(state: &State, partitions: bool) -> ClusterPage {
             true => PrivateData::default(),
             false => PrivateData::PARTITIONS,
         },
+        largest_node_cpus: match partitions {
+            true => largest_nodes(state),
+            false => Vec::new(),
+        },
         config,
         now: now(),
         ..ClusterPage::default()
     }
+}
+
+/// CPUs of the largest node of each partition.
+fn largest_nodes(state: &State) -> Vec<u32> {
+    let mut largest = vec![0; state.partitions.len()];
+    let nodes = state.nodes.iter().zip(&state.partitions_of);
+    for (node, partitions) in nodes.filter(|(node, _)| !node.removed) {
+        for partition in partitions {
+            if let Some(cpus) = largest.get_mut(*partition) {
+                *cpus = node.config.cpus.max(*cpus);
+            }
+        }
+    }
+    largest
 }
 
 /// Nodes, partitions and settings, without those that are private.
@@ -154,28 +172,63 @@ pub(crate) fn cluster(
     send(Response::Cluster(Box::new(part)))
 }
 
-/// Accounts and shares, as far as the user may see them; with those of other clusters where these are asked for.
-pub(crate) fn accounts(state: &State, identity: &Identity, of_clusters: bool) -> Response {
+/// Accounts and shares, as far as the user may see them; with those of other clusters, or what counts towards limits,
+/// where that is asked for.
+pub(crate) fn accounts(state: &State, identity: &Identity, asked: &Query) -> Response {
     let settings = state
         .config
         .as_ref()
         .and_then(|c| c.order.multifactor.as_ref());
     let mut all = state.accounts_at(now());
-    if of_clusters {
+    if matches!(asked, Query::AccountsOfClusters) {
         all.clusters.clone_from(&state.accounts.clusters);
     }
+    let uses = match asked {
+        Query::AccountsInUse => privacy::uses(state, identity, state.uses(now())),
+        _ => Vec::new(),
+    };
     Response::Accounts(Box::new(AccountsAnswer {
         accounts: privacy::accounts(state, identity, all),
         cluster: cluster_name(state),
         fair_tree: settings.map(|s| s.fair_tree),
         users_withheld: hides(state, identity, PrivateData::USERS),
+        uses,
     }))
+}
+
+/// Jobs with the same state and reason.
+struct CountedKind {
+    kind: ShownJob,
+    jobs: u64,
+}
+
+/// The jobs of a user, an account and a partition, counted.
+#[derive(Default)]
+struct CountedJobs {
+    counts: JobCounts,
+    /// In order of appearance: there are few.
+    shown: Vec<CountedKind>,
+}
+
+impl CountedJobs {
+    fn count(&mut self, job: &Job) {
+        self.counts.count(job);
+        let shown = ShownJob::of(job);
+        let tasks = u64::from(job.tasks());
+        match self.shown.iter_mut().find(|known| known.kind == shown) {
+            Some(known) => known.jobs += tasks,
+            None => self.shown.push(CountedKind {
+                kind: shown,
+                jobs: tasks,
+            }),
+        }
+    }
 }
 
 /// Numbers of jobs that the user may see, by user, account and partition.
 pub(crate) fn job_counts(state: &State, identity: &Identity) -> Response {
     let scope = JobScope::of(state, identity);
-    let mut groups: HashMap<(&str, &str, &str), JobCounts> = HashMap::new();
+    let mut groups: HashMap<(&str, &str, &str), CountedJobs> = HashMap::new();
     for job in state.jobs.values().filter(|job| scope.has(job)) {
         let account = job.spec.account.as_deref().unwrap_or_default();
         let key = (
@@ -185,13 +238,26 @@ pub(crate) fn job_counts(state: &State, identity: &Identity) -> Response {
         );
         groups.entry(key).or_default().count(job);
     }
-    let group = |((user, account, partition), counts): ((&str, &str, &str), JobCounts)| {
+    let is_hidden = |name: &str| {
+        let mut partitions = state.partitions.iter();
+        partitions.any(|partition| partition.name == name && partition.hidden)
+    };
+    let group = |((user, account, partition), counted): ((&str, &str, &str), CountedJobs)| {
+        let hidden = is_hidden(partition);
         let [user, account, partition] = [user, account, partition].map(str::to_owned);
+        let shown = counted.shown.into_iter().map(|counted| ShownCount {
+            state: counted.kind.state.to_owned(),
+            reason: counted.kind.reason,
+            is_over: counted.kind.is_over,
+            jobs: counted.jobs,
+        });
         JobCountGroup {
             user,
             account,
             partition,
-            counts,
+            counts: counted.counts,
+            shown: shown.collect(),
+            hidden,
         }
     };
     let mut groups: Vec<JobCountGroup> = groups.into_iter().map(group).collect();

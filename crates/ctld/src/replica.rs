@@ -358,8 +358,9 @@ impl Replica {
                 let partitions = sees_partitions(&self.state, identity);
                 drop(out.send(frame::encode(self.head.answer(&self.state, partitions))));
             }
-            Query::Accounts => send(answer::accounts(&self.state, identity, false)),
-            Query::AccountsOfClusters => send(answer::accounts(&self.state, identity, true)),
+            Query::Accounts | Query::AccountsOfClusters | Query::AccountsInUse => {
+                send(answer::accounts(&self.state, identity, query));
+            }
             Query::JobCounts => send(answer::job_counts(&self.state, identity)),
             Query::Priorities => answer::priorities(&self.state, identity, &mut send_part),
             Query::Triggers => send(answer::triggers(&self.state, identity)),
@@ -401,6 +402,7 @@ impl Replica {
             | Query::ReservationTimes(_)
             | Query::Usage(_)
             | Query::NodeEvents(_)
+            | Query::Storage
             | Query::Transactions(_) => {
                 send(Response::Refused(Refusal::new(
                     RefusalCode::ProtocolError,

@@ -588,7 +588,7 @@ impl Writer {
             let state = self.engine.state();
             let starts =
                 muster_core::decide::prospective_job(state, identity, spec, now).and_then(|job| {
-                    muster_core::decide::check_immediate(&job)?;
+                    muster_core::decide::check_immediate(state, &job, now)?;
                     self.engine.scheduler().starts_now(state, &job.spec, now)
                 });
             if let Err(refusal) = starts {

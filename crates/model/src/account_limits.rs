@@ -3,9 +3,11 @@
 
 mod amounts;
 mod edit;
+mod scope_use;
 
 pub use amounts::{TresAmount, TresAmounts};
 pub use edit::{LimitAsk, NOT_KEPT, is_counted};
+pub use scope_use::ScopeUse;
 
 use crate::time::Timestamp;
 use minicbor::{Decode, Encode};

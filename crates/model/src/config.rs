@@ -7,6 +7,7 @@ use crate::licenses::LicenseCount;
 use crate::limits::{
     SCRIPT_BYTES_DEFAULT, SCRIPT_BYTES_MAX, SUBMIT_LINE_BYTES_DEFAULT, SUBMIT_LINE_BYTES_MAX,
 };
+use crate::mcs::McsConfig;
 use crate::node::NodeConfig;
 use crate::order_config::OrderConfig;
 use crate::power::PowerConfig;
@@ -182,6 +183,13 @@ pub struct ClusterConfig {
     #[n(41)]
     #[cbor(default)]
     pub user_triggers: bool,
+    /// Labels of jobs, if `MCSPlugin` names one.
+    #[n(42)]
+    pub mcs: Option<McsConfig>,
+    /// `JobAcctGatherFrequency`: seconds between samples of tasks; zero if there are none.
+    #[n(43)]
+    #[cbor(default)]
+    pub sample_s: u32,
 }
 
 impl Default for ClusterConfig {
@@ -230,6 +238,8 @@ impl Default for ClusterConfig {
             requeue_on_prolog_failure: false,
             reservation_users: Vec::new(),
             user_triggers: false,
+            mcs: None,
+            sample_s: 0,
         }
     }
 }

@@ -90,6 +90,10 @@ pub struct License {
     /// Number in use by active reservations.
     #[n(3)]
     pub reserved: u32,
+    /// Whether they are a server's, of which other clusters have some as well.
+    #[n(4)]
+    #[cbor(default)]
+    pub remote: bool,
 }
 
 #[cfg(test)]

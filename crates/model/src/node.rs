@@ -280,6 +280,13 @@ pub struct Node {
     /// Host in its line of slurm.conf, if `slurmd -F` has taken it for another (DYNAMIC_FUTURE).
     #[n(25)]
     pub line_host: Option<NodeHost>,
+    /// Jobs that have it for their label alone.
+    #[n(26)]
+    #[cbor(default)]
+    pub alone_by_label: u32,
+    /// That label.
+    #[n(27)]
+    pub mcs_label: Option<String>,
 }
 
 impl Node {
@@ -313,6 +320,8 @@ impl Node {
             power: (config.state == InitialState::Cloud).then_some(Power::Down),
             future: config.state == InitialState::Future,
             line_host: None,
+            alone_by_label: 0,
+            mcs_label: None,
         };
         match config.state {
             InitialState::Down | InitialState::Future => node.down = true,

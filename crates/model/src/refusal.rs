@@ -207,10 +207,18 @@ refusals! {
     405 DuplicateTrigger = "Duplicate event trigger",
     /// There are as many triggers as there may be.
     406 TooManyTriggers = "Too many event triggers",
+    /// A label (`--mcs-label`) that the job's owner does not have.
+    407 InvalidMcsLabel = "Invalid mcs_label specified",
+    /// A federation has as many clusters as it may.
+    408 FederationFull = "Too many clusters in federation",
     /// A verifier of the site refused it, and says why in lines of its own.
     500 Unspecified = "Unspecified error",
     /// A verifier wants a time limit.
     501 MissingTimeLimit = "Time limit specification required, but not provided",
     /// A verifier wants a number of nodes or tasks.
     502 MissingSize = "Job size specification needs to be provided",
+    /// `--acctg-freq` of a job with a memory limit, which would be watched less often than the site wants.
+    510 InvalidAcctgFreq = "Invalid accounting frequency requested",
+    /// More CPUs than the partition has.
+    511 TooManyCpus = "More processors requested than permitted",
 }

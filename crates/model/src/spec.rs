@@ -309,6 +309,9 @@ pub enum Sharing {
     /// `--oversubscribe`.
     #[n(3)]
     Oversubscribe,
+    /// `--exclusive=mcs`: jobs of the same label.
+    #[n(4)]
+    ExclusiveMcs,
 }
 
 /// A countable device or named resource: `--gres=gpu:a100:2`.

@@ -25,6 +25,7 @@ A site's own cluster:
   muster watch JOBID                                 a job's way until it has ended, with a progress bar
   muster top                                         queue, own jobs, nodes, events on the terminal, as they change
   muster report [--by LIST] [--every month]          how jobs ran and what they used, by user, application, node and so on
+  muster storage [scan NAME DIRECTORY]               what users have on file systems
   muster class list|show NAME|check                  job classes: templates of jobs with rules of what users may change
   muster sim TRACE.swf[.gz] [--policy WORD]          replay a recorded workload through the scheduler; 'sim --help'
   muster doctor [--json]                             what this machine can do as a node, and what would help
@@ -216,7 +217,8 @@ pub(crate) fn of_command(command: &str) -> Option<&'static str> {
 pub(crate) fn is_own(command: &str) -> bool {
     of_command(command).is_some()
         || [
-            "sim", "doctor", "bench", "why", "logs", "watch", "top", "class", "report", "emulate",
+            "sim", "doctor", "bench", "why", "logs", "watch", "top", "class", "report", "storage",
+            "emulate",
         ]
         .contains(&command)
 }

@@ -178,6 +178,10 @@ pub struct AcctJob {
     #[n(50)]
     #[cbor(default)]
     pub grid_engine: Vec<(String, String)>,
+    /// `McsLabel`.
+    #[n(51)]
+    #[cbor(default)]
+    pub mcs_label: String,
 }
 
 /// A step.

@@ -1,10 +1,16 @@
 //! Clients and the controller.
 
+mod config_answer;
+
+mod reserved_node;
+
+pub use self::reserved_node::NodeInReservation;
 use crate::acct::{AcctJob, AcctQuery, LoggedTransaction, TransactionQuery};
+pub use crate::daemon_socket::daemon_socket;
 use crate::frame::{FrameError, Message};
 pub use crate::request_counts::{KindRequests, ThrottledUser, UserRequests};
+pub use config_answer::ConfigAnswer;
 use minicbor::{Decode, Encode, bytes::ByteVec};
-use muster_model::accounts::Accounts;
 use muster_model::command::{Reply, UserCommand};
 use muster_model::config::{ClusterConfig, PartitionConfig};
 use muster_model::explain::{ExpectedStart, Explanation};
@@ -15,19 +21,12 @@ use muster_model::job_env::HetComponent;
 use muster_model::limits::{KINDS_MAX, QUERY_ITEMS_MAX, REQUEST_BYTES_MAX, REQUEST_ITEMS_MAX};
 use muster_model::listing_codec::{CompactListing, ListingWriter};
 use muster_model::node::Node;
-use muster_model::order_config::Multifactor;
-use muster_model::private_data::PrivateData;
-use muster_model::shared_spec::SpecCodec;
-use muster_model::time::Timestamp;
 use muster_model::validate::{Bounds, Invalid, Validate};
+use muster_model::{account_limits::ScopeUse, accounts::Accounts};
+use muster_model::{order_config::Multifactor, private_data::PrivateData};
 use muster_model::{refusal::Refusal, reservation::Reservation};
-use std::path::{Path, PathBuf};
+use muster_model::{shared_spec::SpecCodec, time::Timestamp};
 use std::{io, net::IpAddr};
-
-/// Where a controller with this socket for users has another one for the agents of nodes, which wait behind no user there.
-pub fn daemon_socket(controller_socket: &Path) -> PathBuf {
-    controller_socket.with_file_name("daemons")
-}
 
 /// A client's message to the controller. Several may follow each other on a connection; answers come in order.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
@@ -235,6 +234,12 @@ pub enum Query {
     /// Triggers: one [`Response::Triggers`].
     #[n(500)]
     Triggers,
+    /// As `Accounts`, with what jobs count towards limits now.
+    #[n(510)]
+    AccountsInUse,
+    /// Use of file systems by users: one [`Response::Storage`].
+    #[n(520)]
+    Storage,
 }
 
 /// Which records a client wants. All given conditions must hold; an empty list is no condition.
@@ -411,6 +416,9 @@ pub enum Response {
     /// To `Triggers`: those that the caller may see, by number.
     #[n(500)]
     Triggers(#[n(0)] Vec<muster_model::trigger::Trigger>),
+    /// To `Storage`.
+    #[n(520)]
+    Storage(#[n(0)] Box<muster_model::storage::StorageAnswer>),
 }
 
 /// Agents receive a welcome and refusals only. Other responses go to users' commands, which trust their controller.
@@ -441,6 +449,10 @@ pub struct AccountsAnswer {
     #[n(3)]
     #[cbor(default)]
     pub users_withheld: bool,
+    /// What counts towards limits now; empty where it was not asked for.
+    #[n(4)]
+    #[cbor(default)]
+    pub uses: Vec<ScopeUse>,
 }
 
 /// Priorities of pending jobs, taken apart.
@@ -608,40 +620,10 @@ pub struct ClusterPage {
     #[n(7)]
     #[cbor(default)]
     pub withheld: PrivateData,
-}
-
-/// A node that a reservation has now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct NodeInReservation {
-    /// Which.
-    #[n(0)]
-    pub node: NodeIdx,
-    /// The reservation is for maintenance.
-    #[n(1)]
-    pub maintenance: bool,
-}
-
-/// The configuration in force.
-#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
-pub struct ConfigAnswer {
-    /// `scontrol show config`: key and value in Slurm's order.
-    #[n(0)]
-    pub pairs: Vec<(String, String)>,
-    /// Path of slurm.conf.
-    #[n(1)]
-    pub path: String,
-    /// When it was read.
-    #[n(2)]
-    pub read_at: Timestamp,
-    /// The controller's time.
-    #[n(3)]
-    pub now: Timestamp,
-    /// Controller hosts, for the trailer line.
-    #[n(4)]
-    pub hosts: Vec<String>,
-    /// When the controller started (BOOT_TIME).
-    #[n(5)]
-    pub started: Timestamp,
+    /// CPUs of the largest node of each partition, in their order (first part only).
+    #[n(8)]
+    #[cbor(default)]
+    pub largest_node_cpus: Vec<u32>,
 }
 
 /// Jobs from accounting.

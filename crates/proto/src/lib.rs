@@ -14,6 +14,7 @@ pub mod cgroup;
 pub mod changes;
 pub mod client;
 pub mod configuration;
+mod daemon_socket;
 pub mod frame;
 pub mod hello;
 pub mod job_container;

@@ -50,9 +50,12 @@ impl From<&Query> for AccessRequest {
             Query::NodeEvents(_) => AccessRequest::NodeEvents,
             Query::Transactions(_) => AccessRequest::Transactions,
             Query::Differences => AccessRequest::Differences,
-            Query::Accounts | Query::AccountsOfClusters => AccessRequest::Accounts,
+            Query::Accounts | Query::AccountsOfClusters | Query::AccountsInUse => {
+                AccessRequest::Accounts
+            }
             Query::Priorities => AccessRequest::Priorities,
             Query::JobCounts => AccessRequest::JobCounts,
+            Query::Storage => AccessRequest::Storage,
             Query::Usage(_) => AccessRequest::Usage,
             Query::Changes(_) => AccessRequest::Changes,
             Query::Licenses => AccessRequest::Licenses,

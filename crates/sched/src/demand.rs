@@ -14,7 +14,7 @@ use crate::nodes::class_masks::{Classes, Counts};
 use crate::nodes::fleet::Fleet;
 use crate::nodes::node_ranges::NodeRanges;
 use crate::nodes::part_cpus::CpuRule;
-use crate::nodes::room::{Detail, NodeUsers, Room, Want};
+use crate::nodes::room::{Detail, NodeUsers, Room, SharingKey, Want};
 use crate::nodes::sockets::{SocketNeed, SocketSets};
 use muster_model::cpuset::CpuSet;
 use muster_model::distribution::CpuSpread;
@@ -149,8 +149,8 @@ pub(crate) struct Demand {
     pub(crate) sharers: u32,
     /// Only jobs of the same owner may run on its nodes.
     pub(crate) only_user: bool,
-    /// Owner of the job, if users get nodes exclusively.
-    pub(crate) user: Option<u32>,
+    /// Owner and label of the job, if they matter.
+    pub(crate) key: SharingKey,
 }
 
 impl SystemCpus {
@@ -289,10 +289,12 @@ impl Demand {
         }
         let strangers = match room.users {
             NodeUsers::None => false,
-            NodeUsers::One(uid) => self.user != Some(uid),
+            NodeUsers::One(uid) => self.key.user != Some(uid),
             NodeUsers::Many => true,
         };
-        if strangers && (self.only_user || room.by_user) {
+        if strangers && (self.only_user || room.by_user)
+            || !room.label.admits(self.key.label.as_ref())
+        {
             return 0;
         }
         let (used, granule) = self.core(class);
@@ -526,7 +528,7 @@ impl Demand {
             alone: self.alone,
             sharers: self.sharers,
             only_user: self.only_user,
-            user: self.user,
+            key: self.key.clone(),
         }
     }
 

@@ -129,7 +129,8 @@ pub fn would_start_together(
 ) -> Result<(JobId, ExpectedStart), Refusal> {
     let jobs = prospective_het_jobs(state, identity, specs, now)?;
     if specs.iter().any(|spec| spec.immediate_s.is_some()) {
-        jobs.iter().try_for_each(check_immediate)?;
+        jobs.iter()
+            .try_for_each(|job| check_immediate(state, job, now))?;
     }
     let specs: Vec<JobSpec> = jobs.iter().map(|job| (*job.spec).clone()).collect();
     let (at, allocs) =

@@ -17,6 +17,7 @@ use crate::demand::Demand;
 use crate::demand::licenses::asked;
 use crate::nodes::fleet::Fleet;
 use crate::nodes::node_map::NumberMap;
+use crate::nodes::room::SharingKey;
 use crate::nodes::rooms::narrow;
 use crate::order::{HeadKey, LaneHead, PreemptTier, QueueKey, QueueOrder};
 use crate::place::Shortfall;
@@ -307,8 +308,8 @@ impl Queue {
         let last = parts.last().copied();
         let (ask, limit, predicted_s) = (kind.ask.clone(), kind.limit, kind.predicted_s);
         let barred = kind.barred.clone();
-        let (user, licenses): (_, Arc<[Counts]>) =
-            (kind.user, asked(kind.licenses.as_deref()).into());
+        let (key, licenses): (_, Arc<[Counts]>) =
+            (kind.key.clone(), asked(kind.licenses.as_deref()).into());
         let least_ms = (kind.time_min)
             .and_then(|least| least.seconds())
             .map(|s| s.saturating_mul(1000));
@@ -324,13 +325,13 @@ impl Queue {
         let best = self.order.best(state, job);
         for (part, ordinal) in parts.into_iter().zip(0..) {
             let view = &fleet.parts[part as usize];
-            let known = match user {
-                None => self.feasibility.take(fleet, (&job.spec, limit, part)),
-                Some(_) => None,
+            let known = match key == SharingKey::default() {
+                true => self.feasibility.take(fleet, (&job.spec, limit, part)),
+                false => None,
             };
             let demand = match barred.get(&view.config.name) {
                 Some(reason) => Err(*reason),
-                None => known.unwrap_or_else(|| feasible(&ask, limit, fleet, view, user)),
+                None => known.unwrap_or_else(|| feasible(&ask, limit, fleet, view, key.clone())),
             };
             if crowded && demand.is_err() && Some(part) != last {
                 continue;
@@ -747,7 +748,7 @@ impl Queue {
             if kind.barred.contains_key(&view.config.name) {
                 continue;
             }
-            let demand = feasible(&kind.ask, kind.limit, fleet, view, kind.user);
+            let demand = feasible(&kind.ask, kind.limit, fleet, view, kind.key.clone());
             if demand.as_ref().err() == lane.demand.as_ref().err() {
                 continue;
             }

@@ -185,6 +185,7 @@ fn spoil_ask(random: &mut Random, ask: &mut ResourceAsk) {
             let all = [
                 Sharing::Exclusive,
                 Sharing::ExclusiveUser,
+                Sharing::ExclusiveMcs,
                 Sharing::Oversubscribe,
             ];
             ask.sharing = *random.pick(&all);

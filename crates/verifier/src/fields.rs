@@ -480,6 +480,7 @@ pub static FIELDS: &[Field] = &[
                 Sharing::Exclusive => 0,
                 Sharing::Oversubscribe => 1,
                 Sharing::ExclusiveUser => 2,
+                Sharing::ExclusiveMcs => 3,
             }),
         set | d,
         v | {
@@ -488,9 +489,10 @@ pub static FIELDS: &[Field] = &[
                 Some(0) => Sharing::Exclusive,
                 Some(1) => Sharing::Oversubscribe,
                 Some(2) => Sharing::ExclusiveUser,
+                Some(3) => Sharing::ExclusiveMcs,
                 Some(n) => {
                     return Err(format!(
-                        "{n} is not one of slurm.JOB_SHARED_NONE, _OK and _USER"
+                        "{n} is not one of slurm.JOB_SHARED_NONE, _OK, _USER and _MCS"
                     ));
                 }
             };

@@ -442,6 +442,7 @@ impl RowWriter<'_> {
             class: job.class.clone(),
             req_gres: job.req_gres.clone(),
             grid_engine: job.grid_engine.clone(),
+            mcs_label: job.mcs_label.clone(),
             work_dir: cut(&job.work_dir, TEXT_BYTES_MAX).to_owned(),
             submit_host: job.submit_host.clone(),
             stdio: job.stdio.clone(),

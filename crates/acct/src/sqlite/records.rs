@@ -86,6 +86,7 @@ impl Records<'_> {
             class: context.class,
             req_gres: context.req_gres,
             grid_engine: context.grid_engine,
+            mcs_label: context.mcs_label,
             ntasks: small(run.ntasks),
             backfilled: run.backfilled == Some(1),
             stdio: context.stdio,

@@ -236,6 +236,9 @@ pub(super) struct Context {
     #[n(7)]
     #[cbor(default)]
     pub(super) grid_engine: Vec<(String, String)>,
+    #[n(8)]
+    #[cbor(default)]
+    pub(super) mcs_label: String,
 }
 
 /// A value as CBOR.

@@ -9,6 +9,7 @@ use super::row::{
     ASKED, Context, LIFE, OPEN, Owner, RESIZED, STEP_END, STEP_START, cbor, exit_key, first_row,
     limit_key, signed, some, state_key, step_key,
 };
+use super::storage;
 use super::text::Interned;
 use crate::change::{JobRow, NodeServiceRow};
 use crate::store::StoreError;
@@ -216,6 +217,9 @@ impl Writer<'_> {
         for write in &plan.notes {
             self.note(write.job, write.owner, write.note)?;
         }
+        for write in &plan.scans {
+            storage::write(self.connection, write.name, write.scan)?;
+        }
         if let Some(ResizedRun { row: run, next, at }) = plan.resized {
             self.touch(run)?;
             self.connection
@@ -306,6 +310,7 @@ impl Writer<'_> {
                 .map_or_else(String::new, |own| own.name.clone()),
             req_gres: asked_devices(&spec.ask, spec.ask.min_nodes),
             grid_engine: grid_engine_requests(spec),
+            mcs_label: spec.mcs_label().unwrap_or_default().to_owned(),
         });
         // Texts of a submission are not kept in full for each task and each further run.
         let repeats = job.array.is_some() || job.key.number > 0;

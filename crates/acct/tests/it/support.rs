@@ -307,6 +307,7 @@ pub(crate) fn allocation(nodes: &[u32], cpu: u32) -> Allocation {
         billing_milli: 0,
         billing_units_milli: None,
         cpus_counted: None,
+        mcs_label: None,
         usage_factor_millionths: None,
         backfilled: false,
         sharers: 0,

@@ -472,6 +472,7 @@ mod tests {
     #[test]
     fn resources_that_are_named_have_a_title() {
         let licenses = [License {
+            remote: false,
             name: "lic".to_owned(),
             total: 3,
             ..License::default()

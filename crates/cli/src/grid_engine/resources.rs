@@ -152,6 +152,7 @@ mod tests {
             ..NodeInfo::default()
         });
         let licenses = [License {
+            remote: false,
             name: "lic".to_owned(),
             total: 5,
             used: 2,

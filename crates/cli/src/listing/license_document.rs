@@ -23,9 +23,9 @@ fn one_license(w: &mut Writer<'_>, license: &License) {
     w.raw("Free", free);
     if w.is_old() {
         w.raw("Reserved", license.reserved);
-        return w.raw("Remote", false);
+        return w.raw("Remote", license.remote);
     }
-    w.raw("Remote", false);
+    w.raw("Remote", license.remote);
     w.raw("Reserved", license.reserved);
     w.raw("LastConsumed", 0);
     w.raw("LastDeficit", 0);

@@ -108,7 +108,7 @@ fn old_node(w: &mut Writer<'_>, view: &NodeView<'_>, ctx: &Ctx) {
     w.text("features", &features);
     w.text("active_features", &features);
     gres(w, view);
-    w.text("mcs_label", "");
+    w.text_or_empty("mcs_label", view.node.mcs_label.as_deref());
     w.text("name", &config.name);
     w.text("next_state_after_reboot", "invalid");
     w.text("address", &config.addr);
@@ -175,7 +175,11 @@ fn new_node(w: &mut Writer<'_>, view: &NodeView<'_>, ctx: &Ctx) {
         "cpu_binding",
         config.cpu_bind.map_or(0, BindDefault::number),
     );
-    w.raw("cpu_load", load(view));
+    if w.has_plain_states() {
+        w.limit("cpu_load", view.load_centi().map(u64::from), false);
+    } else {
+        w.raw("cpu_load", load(view));
+    }
     w.limit("free_mem", view.free_mib(), false);
     w.raw("cpus", config.cpus);
     w.raw("effective_cpus", view.job_cpus());
@@ -190,7 +194,7 @@ fn new_node(w: &mut Writer<'_>, view: &NodeView<'_>, ctx: &Ctx) {
         "last_busy",
         view.node.last_busy.or(report.map(|r| r.agent_start)),
     );
-    w.text("mcs_label", "");
+    w.text_or_empty("mcs_label", view.node.mcs_label.as_deref());
     w.raw("specialized_memory", 0);
     w.text("name", &config.name);
     w.list("next_state_after_reboot", |_| {});
@@ -211,7 +215,11 @@ fn new_node(w: &mut Writer<'_>, view: &NodeView<'_>, ctx: &Ctx) {
     w.time("reason_changed_at", reason.map(|r| r.since));
     let user = reason.map(|r| ctx.user_name(r.uid));
     w.text_or_empty("reason_set_by_user", user.as_deref());
-    w.time("resume_after", None);
+    w.limit(
+        "resume_after",
+        Some(0).filter(|_| !w.has_plain_states()),
+        false,
+    );
     w.text("reservation", "");
     w.raw("alloc_memory", view.node.used_mib);
     w.raw("alloc_cpus", view.used_cpus());

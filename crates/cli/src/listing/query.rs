@@ -156,6 +156,7 @@ fn receive_cluster(
         };
         all.nodes.extend(part.nodes);
         all.partitions.extend(part.partitions);
+        all.largest_node_cpus.extend(part.largest_node_cpus);
         all.completing.extend(part.completing);
         all.reserved.extend(part.reserved);
         all.config = all.config.or(part.config);
@@ -173,6 +174,7 @@ fn receive_cluster(
         ctx.reserved = reserved.map(|of| (of.node, of.maintenance)).collect();
     }
     ctx.partitions = all.partitions;
+    ctx.largest_node_cpus = all.largest_node_cpus;
     ctx.withheld = all.withheld;
     ctx.config = all.config.map(|c| *c);
     if let Some(config) = &ctx.config {
@@ -299,6 +301,11 @@ pub(crate) fn accounts(client: &mut Client) -> Result<AccountsAnswer, ConnectErr
 /// Asks for the same, and the accounts and users of other clusters.
 pub(crate) fn accounts_of_clusters(client: &mut Client) -> Result<AccountsAnswer, ConnectError> {
     accounts_by(client, Query::AccountsOfClusters)
+}
+
+/// Asks for the same of this cluster, and what counts towards limits.
+pub(crate) fn accounts_in_use(client: &mut Client) -> Result<AccountsAnswer, ConnectError> {
+    accounts_by(client, Query::AccountsInUse)
 }
 
 fn accounts_by(client: &mut Client, query: Query) -> Result<AccountsAnswer, ConnectError> {

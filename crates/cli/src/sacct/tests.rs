@@ -48,6 +48,7 @@ pub(crate) fn job(id: u64, name: &str, state: JobState, exit: (u32, u32)) -> Acc
         gres: Vec::new(),
         req_gres: Vec::new(),
         grid_engine: Vec::new(),
+        mcs_label: String::new(),
         nodelist: "n1".to_owned(),
         work_dir: "/tmp".to_owned(),
         submit_line: format!("sbatch {name}"),

@@ -13,7 +13,7 @@ use super::show::{USE_SET, read};
 use super::words::Word;
 use crate::listing::Failure;
 use muster_model::accounts::{Account, ROOT};
-use muster_model::command::{AccountsAsk, AccountsEdit, TermsAsk};
+use muster_model::command::{AccountsAsk, AccountsEdit, TermsAsk, WckeysAsk};
 use std::fmt::Write as _;
 
 /// A key of an account's settings.
@@ -117,6 +117,23 @@ impl AccountSettings {
             false => edit(&of, ask(&self.parent, terms, false)),
         }
         edits
+    }
+
+    /// The edits of users' associations.
+    fn user_edits(&self, changed: &Changed<'_>) -> Vec<AccountsEdit> {
+        let each = changed.associations.iter().map(|at| {
+            let partition = Some(at.partition.to_owned()).filter(|name| !name.is_empty());
+            let ask = AccountsAsk::ModifyUsers {
+                accounts: vec![at.account.to_owned()],
+                partitions: partition.into_iter().collect(),
+                default_account: String::new(),
+                admin_level: String::new(),
+                terms: self.association.terms.clone(),
+                wckeys: WckeysAsk::default(),
+            };
+            Invocation::edit_in(changed.book, &[at.user.to_owned()], ask)
+        });
+        each.collect()
     }
 }
 
@@ -304,11 +321,22 @@ fn modify(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure>
         let named = accounts_that_fit(&conditions, &own);
         return reset_usage(session, &own, &conditions, &named);
     }
+    let of_users = conditions
+        .of(Key::Users)
+        .is_some_and(|users| !users.is_empty());
+    if of_users && (settings.changes_record() || !settings.parent.is_empty()) {
+        return Err(Failure::new(
+            " Descriptions, organizations and parents are those of accounts, not of users in them.",
+        ));
+    }
     let mut named: Vec<String> = Vec::new();
     let mut changed: Vec<Changed<'_>> = Vec::new();
     for book in &books {
         let fitting = accounts_that_fit(&conditions, book);
-        let mut associations = associations(book, &conditions, &fitting);
+        let mut associations = match of_users {
+            true => user_associations(book, &conditions, &fitting),
+            false => associations(book, &conditions, &fitting),
+        };
         if !parent.is_empty() && !book.has_account(parent) {
             associations.clear();
         }
@@ -337,11 +365,29 @@ fn modify(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure>
         session.console.say(NOTHING_MODIFIED);
         return Err(Failure::silent());
     }
-    let edits = changed
-        .iter()
-        .flat_map(|changed| settings.edits(changed, &conditions))
-        .collect();
-    session.make(&text, NOTHING_MODIFIED, edits)
+    let edits = changed.iter().flat_map(|changed| match of_users {
+        true => settings.user_edits(changed),
+        false => settings.edits(changed, &conditions),
+    });
+    session.make(&text, NOTHING_MODIFIED, edits.collect())
+}
+
+/// The associations of the named users in accounts that are meant (`where user=`), in the order of the tree.
+fn user_associations<'a>(
+    book: &'a Book,
+    conditions: &Conditions,
+    named: &[String],
+) -> Vec<Association<'a>> {
+    if !conditions.fits_cluster(book, Key::Clusters) {
+        return Vec::new();
+    }
+    let tree = book.tree().into_iter();
+    tree.filter(|at| {
+        !at.user.is_empty()
+            && conditions.fits(Key::Users, at.user)
+            && named.iter().any(|name| name == at.account)
+    })
+    .collect()
 }
 
 /// The associations of accounts that are meant, in the order of the tree.

@@ -47,7 +47,7 @@ pub(crate) struct Association<'a> {
     /// Its own settings.
     pub(crate) own: &'a AssociationTerms,
     /// Its place in the tree, from the left and from the right.
-    pub(super) span: (u32, u32),
+    pub(crate) span: (u32, u32),
     /// Levels below `root`.
     pub(super) depth: usize,
 }
@@ -202,7 +202,7 @@ impl Book {
     }
 
     /// Settings from an association up the tree, the nearest first.
-    pub(super) fn chain<'a>(&'a self, of: &Association<'a>) -> Vec<&'a AssociationTerms> {
+    pub(crate) fn chain<'a>(&'a self, of: &Association<'a>) -> Vec<&'a AssociationTerms> {
         let mut chain = vec![of.own];
         if !of.user.is_empty() {
             chain.extend(self.all.terms_of_account(of.account));
@@ -213,7 +213,7 @@ impl Book {
     }
 
     /// The limits that hold for an association, or only its own.
-    pub(super) fn limits(&self, of: &Association<'_>, inherited: bool) -> Limits {
+    pub(crate) fn limits(&self, of: &Association<'_>, inherited: bool) -> Limits {
         let mut limits = of.own.limits.clone();
         if inherited {
             for above in self.chain(of).into_iter().skip(1) {
@@ -254,7 +254,7 @@ impl Book {
     }
 
     /// QOS with their numbers, `normal` first.
-    pub(super) fn qos_records(&self) -> Vec<muster_model::accounts::Qos> {
+    pub(crate) fn qos_records(&self) -> Vec<muster_model::accounts::Qos> {
         let normal = self.all.qos(NORMAL).into_iter();
         let others = self.all.qos.values().filter(|q| q.name != NORMAL).cloned();
         let mut list: Vec<_> = normal.chain(others).collect();

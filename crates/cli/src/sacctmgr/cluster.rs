@@ -7,12 +7,14 @@ use super::edit::{
     NO_CONDITIONS, NOTHING_DELETED, NOTHING_MODIFIED, NOTHING_SET, USE_WHERE, changed_lines, lines,
     parts, take_setting,
 };
+use super::federation::{FULL, Memberships, SignedList, membership};
 use super::session::{Invocation, Verb};
 use super::settings::AssociationSettings;
 use super::show::{USE_SET, read};
 use super::words::Word;
 use crate::listing::Failure;
-use muster_model::command::{AccountsAsk, ClusterAsk, TermsAsk};
+use muster_model::accounts::{ClusterFeatures, Federation};
+use muster_model::command::{AccountsAsk, AccountsEdit, ClusterAsk, TermsAsk};
 use std::fmt::Write as _;
 
 /// Settings given for clusters.
@@ -20,6 +22,10 @@ use std::fmt::Write as _;
 struct ClusterSettings {
     names: Vec<String>,
     classification: Option<String>,
+    /// `Federation`; empty: none any more.
+    federation: Option<String>,
+    fed_state: Option<&'static str>,
+    features: Option<SignedList>,
     association: AssociationSettings,
 }
 
@@ -37,13 +43,12 @@ impl ClusterSettings {
                     .extend(word.list().iter().map(|name| name.to_lowercase()));
             } else if word.is("classification", 3) {
                 settings.classification = Some(class(&word.value)?);
-            } else if ["federation", "fedstate", "features"]
-                .iter()
-                .any(|n| word.is(n, 3))
-            {
-                return Err(super::ledger::error(format!(
-                    "{text}: there are no federations: accounting is that of one cluster"
-                )));
+            } else if word.is("federation", 3) && !word.is("fedstate", 4) {
+                settings.federation = Some(word.value.to_lowercase());
+            } else if word.is("fedstate", 4) {
+                settings.fed_state = Some(fed_state(&word.value)?);
+            } else if word.is("features", 3) {
+                settings.features = Some(SignedList::of(&word)?);
             } else {
                 take_setting(&mut settings.association, &word, book, USE_WHERE)?;
             }
@@ -52,7 +57,11 @@ impl ClusterSettings {
     }
 
     fn sets(&self) -> bool {
-        self.classification.is_some() || !self.association.is_empty()
+        self.classification.is_some() || self.changes_federation() || !self.association.is_empty()
+    }
+
+    fn changes_federation(&self) -> bool {
+        self.federation.is_some() || self.fed_state.is_some() || self.features.is_some()
     }
 
     /// Listing of the settings.
@@ -61,10 +70,67 @@ impl ClusterSettings {
         if let Some(class) = &self.classification {
             let _ = writeln!(out, "  Classification = {class}");
         }
+        if let Some(features) = &self.features {
+            let sign = match features.sign {
+                Some('+') => "+=",
+                Some('-') => "-=",
+                _ => "=",
+            };
+            for name in &features.names {
+                out += &setting("Feature", sign, name);
+            }
+            if features.names.is_empty() {
+                out += &setting("Feature", sign, "");
+            }
+        }
+        if let Some(name) = &self.federation {
+            out += &setting("Federation", "=", name);
+        }
+        if let Some(state) = self.fed_state {
+            out += &setting("FedState", "=", state);
+        }
         if !self.association.is_empty() {
             let _ = write!(out, "  Default Limits:\n{}", self.association.lines(None));
         }
         out
+    }
+
+    /// The edits of federations and features of these clusters.
+    fn federation_edits(&self, book: &Book, names: &[String]) -> Result<Vec<AccountsEdit>, ()> {
+        let mut memberships = Memberships::new(book);
+        let mut edits = Vec::new();
+        for name in names {
+            match self.federation.as_deref() {
+                Some("") => memberships.leave(name),
+                Some(federation) if !memberships.join(name, federation) => return Err(()),
+                Some(_) | None => {}
+            }
+            if let Some(state) = self.fed_state {
+                memberships.set_state(name, state);
+            }
+            if let Some(given) = &self.features {
+                let known = book.all.cluster_features.get(name).cloned();
+                let of = ClusterFeatures {
+                    cluster: name.clone(),
+                    features: changed_features(known.unwrap_or_default(), given),
+                };
+                let ask = AccountsAsk::SetFeatures(of);
+                edits.push(Invocation::edit_of(std::slice::from_ref(name), ask));
+            }
+        }
+        edits.extend(memberships.edits());
+        Ok(edits)
+    }
+
+    /// Refuses a federation that is not there.
+    fn check_federation(&self, book: &Book) -> Result<(), Failure> {
+        match self.federation.as_deref() {
+            None | Some("") => Ok(()),
+            Some(name) if book.all.federations.contains_key(name) => Ok(()),
+            Some(name) => Err(Failure::new(format!(
+                " The federation {name} doesn't exist."
+            ))),
+        }
     }
 
     fn ask(&self) -> ClusterAsk {
@@ -73,6 +139,35 @@ impl ClusterSettings {
             terms: self.association.terms.clone(),
         }
     }
+}
+
+fn changed_features(mut known: Vec<String>, given: &SignedList) -> Vec<String> {
+    match given.sign {
+        Some('-') => known.retain(|name| !given.names.contains(name)),
+        Some(_) => {
+            let new = given.names.iter().filter(|name| !known.contains(name));
+            known.extend(new.cloned().collect::<Vec<_>>());
+        }
+        None => known.clone_from(&given.names),
+    }
+    known
+}
+
+/// A line of settings.
+fn setting(name: &str, sign: &str, value: &str) -> String {
+    format!("  {name:<14}{sign:>2} {value}\n")
+}
+
+/// A state of a cluster in a federation.
+fn fed_state(text: &str) -> Result<&'static str, Failure> {
+    let found = (Federation::STATES.into_iter()).find(|name| name.eq_ignore_ascii_case(text));
+    found.ok_or_else(|| Failure::new(format!("Invalid FedState {text}.")))
+}
+
+/// Whether a cluster is in a federation that is meant.
+pub(super) fn fits_federation(book: &Book, conditions: &Conditions, cluster: &str) -> bool {
+    let own = membership(book, cluster).map_or("", |(federation, _)| federation.name.as_str());
+    conditions.of(Key::Federations).is_none() || conditions.fits(Key::Federations, own)
 }
 
 /// A classification by its whole name.
@@ -130,8 +225,17 @@ fn add(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
     if settings.sets() {
         text += &settings.text();
     }
-    let edit = Invocation::edit_of(&new, AccountsAsk::AddClusters(settings.ask()));
-    session.add(&text, "clusters", vec![edit])
+    settings.check_federation(&book)?;
+    let Ok(more) = settings.federation_edits(&book, &new) else {
+        session.console.say(&text);
+        return Err(Failure::new(format!(" Problem adding clusters: {FULL}")));
+    };
+    let mut edits = vec![Invocation::edit_of(
+        &new,
+        AccountsAsk::AddClusters(settings.ask()),
+    )];
+    edits.extend(more);
+    session.add(&text, "clusters", edits)
 }
 
 /// The names of clusters that conditions mean, the controller's own among them.
@@ -146,7 +250,9 @@ fn meant(book: &Book, conditions: &Conditions) -> Vec<String> {
             true => book.all.classification.as_str(),
             false => record.map_or("", |record| record.classification.as_str()),
         };
-        conditions.fits(Key::Names, name) && conditions.fits(Key::Classification, class)
+        conditions.fits(Key::Names, name)
+            && conditions.fits(Key::Classification, class)
+            && fits_federation(book, conditions, name)
     });
     names
 }
@@ -159,15 +265,28 @@ fn modify(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure>
     if !settings.sets() {
         return Err(Failure::new(NOTHING_SET));
     }
+    settings.check_federation(&book)?;
+    let mut names = meant(&book, &conditions);
+    if let Some(federation) = &settings.federation {
+        names.retain(|name| !is_assigned(session, &book, name, federation));
+        if names.is_empty() {
+            session.console.say("Nothing to change\n");
+            return Ok(());
+        }
+    }
     session.console.say(&settings.text());
-    let names = meant(&book, &conditions);
     if names.is_empty() {
         session.console.say(NOTHING_MODIFIED);
         return Err(Failure::silent());
     }
     let mut text = String::new();
-    if settings.classification.is_some() {
+    if settings.classification.is_some() || settings.changes_federation() {
         let _ = write!(text, " Modified cluster...\n{}", lines(&names));
+    }
+    let mut edits = Vec::new();
+    if settings.classification.is_some() || !settings.association.is_empty() {
+        let ask = AccountsAsk::ModifyClusters(settings.ask());
+        edits.push(Invocation::edit_of(&names, ask));
     }
     if settings.association.terms != TermsAsk::default() {
         text.push_str(" Modified cluster defaults for associations...\n");
@@ -175,8 +294,30 @@ fn modify(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure>
             text += &defaults(&book, name, &settings.association.terms);
         }
     }
-    let edit = Invocation::edit_of(&names, AccountsAsk::ModifyClusters(settings.ask()));
-    session.make(&text, NOTHING_MODIFIED, vec![edit])
+    let Ok(more) = settings.federation_edits(&book, &names) else {
+        return Err(super::ledger::error(FULL));
+    };
+    edits.extend(more);
+    session.make(&text, NOTHING_MODIFIED, edits)
+}
+
+/// Whether a cluster is in that federation already; says so, and if it is in another one.
+fn is_assigned(session: &mut Invocation<'_>, book: &Book, cluster: &str, federation: &str) -> bool {
+    match membership(book, cluster) {
+        Some((own, _)) if own.name == federation => {
+            let text =
+                format!(" The cluster {cluster} is already assigned to federation {federation}");
+            session.console.complain(&text);
+            true
+        }
+        Some((own, _)) if !federation.is_empty() => {
+            let name = &own.name;
+            let text = format!(" The cluster {cluster} is assigned to federation {name}");
+            session.console.complain(&text);
+            false
+        }
+        _ => false,
+    }
 }
 
 /// The lines of a cluster's associations that inherit from `root`.

@@ -2,8 +2,8 @@
 
 use super::session::{Invocation, Verb};
 use super::{
-    SPEC, account, archive, begins, cluster, coordinator, events, flat_file, job, qos, service,
-    show, user,
+    SPEC, account, archive, begins, cluster, coordinator, events, federation, flat_file, job, qos,
+    resource, service, show, user,
 };
 use crate::SLURM_VERSION;
 use crate::listing::Failure;
@@ -97,11 +97,11 @@ fn show_records(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Fa
         () if is("clusters", 2) => show::clusters(session, rest),
         () if is("configuration", 2) => service::configuration(session),
         () if is("events", 1) => events::show(session, rest),
-        () if is("federations", 1) => show::federations(session, rest),
+        () if is("federations", 1) => federation::show(session, rest),
         () if is("problems", 1) => events::problems(session, rest),
         () if is("qos", 1) => show::qos(session, rest),
         () if is("reservations", 4) => service::reservations(session, rest),
-        () if is("resources", 4) => show::resources(session, rest),
+        () if is("resources", 4) => resource::show(session, rest),
         () if is("runawayjobs", 2) => service::runaways(session),
         () if is("stats", 2) => service::stats(session),
         () if is("transactions", 1) && !is("tres", 3) => service::transactions(session, rest),
@@ -130,12 +130,8 @@ fn change(session: &mut Invocation<'_>, verb: Verb, words: &[String]) -> Result<
         Verb::Modify if is("jobs", 1) => job::modify(session, rest),
         _ if is("qos", 1) => qos::edit(session, verb, rest),
         _ if is("users", 1) => user::edit(session, verb, rest),
-        _ if is("federations", 1) => Err(Failure::new(
-            "sacctmgr: error: there are no federations: accounting is that of one cluster",
-        )),
-        _ if is("resources", 1) => Err(Failure::new(
-            "sacctmgr: error: resources of several clusters are not kept; Licenses= of slurm.conf counts those of this one",
-        )),
+        _ if is("federations", 1) => federation::edit(session, verb, rest),
+        _ if is("resources", 1) => resource::edit(session, verb, rest),
         _ => Err(Failure::new(unknown)),
     }
 }

@@ -27,6 +27,7 @@ pub(super) enum Key {
     PreemptMode,
     Priority,
     Classification,
+    Federations,
     Flags,
     Types,
     /// Known, and nothing here differs in it.
@@ -100,12 +101,21 @@ pub(super) const OF_QOS: KnownWords = &[
     ("PreemptMode", 1, Key::PreemptMode),
 ];
 
+/// Conditions on QOS where usage is reset, which each cluster counts for itself.
+pub(super) const OF_RESET_QOS: KnownWords = &[
+    ("Clusters", 1, Key::Clusters),
+    ("Descriptions", 1, Key::Descriptions),
+    ("IDs", 1, Key::Ids),
+    ("Names", 1, Key::Names),
+    ("QOSLevels", 1, Key::Names),
+];
+
 pub(super) const OF_CLUSTERS: KnownWords = &[
     ("Classification", 3, Key::Classification),
     ("Clusters", 1, Key::Names),
     ("Names", 1, Key::Names),
     ("DefaultQOS", 8, Key::DefaultQos),
-    ("Federations", 3, Key::Flags),
+    ("Federations", 3, Key::Federations),
     ("Flags", 2, Key::Flags),
     ("Format", 2, Key::Format),
     ("PluginIDSelect", 1, Key::Ignored),

@@ -12,6 +12,7 @@ const COLUMNS: &[KnownColumn] = &[
     ("Actor", 4, "Actor", 10),
     ("AdminLevel", 2, "Admin", 9),
     ("Allocated", 7, "% Allocated", 11),
+    ("Allowed", 5, "% Allowed", 10),
     ("Assoc", 2, "Assocs", 10),
     ("Associations", 2, "Assocs", 10),
     ("Classification", 3, "Class", 9),

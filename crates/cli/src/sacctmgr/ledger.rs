@@ -32,6 +32,22 @@ pub(super) struct Controller {
     client: Option<Client>,
 }
 
+/// TRES that a cluster counts beside those that all clusters have.
+pub(crate) fn tres_names(ctx: &Ctx) -> Vec<String> {
+    let mut tres = BTreeSet::new();
+    for gres in ctx.nodes.iter().flat_map(|node| &node.config.gres) {
+        tres.insert(format!("gres/{}", gres.name));
+        if let Some(kind) = gres.kind.as_deref().filter(|kind| !kind.is_empty()) {
+            tres.insert(format!("gres/{}:{kind}", gres.name));
+        }
+    }
+    let config = ctx.config.as_ref();
+    let licenses = config.map_or(&[][..], |config| &config.licenses[..]);
+    let mut all: Vec<String> = tres.into_iter().collect();
+    all.extend(licenses.iter().map(|of| format!("license/{}", of.name)));
+    all
+}
+
 pub(super) fn error(text: impl std::fmt::Display) -> Failure {
     Failure::new(format!("sacctmgr: error: {text}"))
 }
@@ -63,25 +79,11 @@ impl Ledger for Controller {
         let endpoint = client.endpoint.clone();
         let mut ctx = Ctx::new(&endpoint.cluster);
         query::cluster(client, &mut ctx).map_err(error)?;
-        let mut tres = BTreeSet::new();
-        let (mut cpus, mut mib) = (0u64, 0u64);
-        for node in &ctx.nodes {
-            cpus += u64::from(node.config.cpus);
-            mib += node.config.memory_mib;
-            for gres in &node.config.gres {
-                tres.insert(format!("gres/{}", gres.name));
-                if let Some(kind) = gres.kind.as_deref().filter(|kind| !kind.is_empty()) {
-                    tres.insert(format!("gres/{}:{kind}", gres.name));
-                }
-            }
-        }
+        let cpus: u64 = ctx.nodes.iter().map(|n| u64::from(n.config.cpus)).sum();
+        let mib: u64 = ctx.nodes.iter().map(|n| n.config.memory_mib).sum();
         let names: Vec<String> = ctx.nodes.iter().map(|n| n.config.name.clone()).collect();
-        let config = ctx.config.as_ref();
-        let licenses = config.map_or(&[][..], |config| &config.licenses[..]);
-        let mut all: Vec<String> = tres.into_iter().collect();
-        all.extend(licenses.iter().map(|of| format!("license/{}", of.name)));
         Ok(ClusterFacts {
-            tres: all,
+            tres: tres_names(&ctx),
             host: endpoint.hosts.first().cloned().unwrap_or_default(),
             port: endpoint.port,
             nodes: muster_model::hostlist::compress(&names),

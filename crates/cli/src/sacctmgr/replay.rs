@@ -58,6 +58,7 @@ impl Ledger for MemoryLedger {
             cluster: "peer".to_owned(),
             fair_tree: None,
             users_withheld: false,
+            uses: Vec::new(),
         })
     }
 
@@ -203,7 +204,7 @@ fn replay(text: &str) -> Vec<(String, String, String)> {
 }
 
 /// The sessions, by topic.
-const SESSIONS: [(&str, &str); 11] = [
+const SESSIONS: [(&str, &str); 13] = [
     ("history", include_str!("../../tests/sacctmgr/history.txt")),
     ("account", include_str!("../../tests/sacctmgr/account.txt")),
     ("user", include_str!("../../tests/sacctmgr/user.txt")),
@@ -220,6 +221,14 @@ const SESSIONS: [(&str, &str); 11] = [
     (
         "coordinator_wckey",
         include_str!("../../tests/sacctmgr/coordinator_wckey.txt"),
+    ),
+    (
+        "resource",
+        include_str!("../../tests/sacctmgr/resource.txt"),
+    ),
+    (
+        "federation",
+        include_str!("../../tests/sacctmgr/federation.txt"),
     ),
     ("rights", include_str!("../../tests/sacctmgr/rights.txt")),
     ("prompt", include_str!("../../tests/sacctmgr/prompt.txt")),
@@ -431,14 +440,24 @@ fn signs_may_stand_before_the_names_of_qos() {
 }
 
 #[test]
-fn what_needs_several_clusters_is_refused_by_name() {
+fn usage_of_a_qos_is_reset_on_the_cluster_that_is_named() {
+    let mut table = with_history();
+    let reset = |cluster: &str| format!("sacctmgr -i modify qos high {cluster} set RawUsage=0");
+    let got = answer(&mut table, &reset("cluster=peer"));
+    assert_eq!(got, "[exit 0]\n");
+    let got = answer(&mut table, &reset(""));
+    assert!(got.starts_with("No cluster specified"), "{got}");
+    let got = answer(&mut table, &reset("cluster=other"));
+    assert!(
+        got.contains("Usage on cluster other is reset there"),
+        "{got}"
+    );
+}
+
+#[test]
+fn what_there_is_no_need_for_is_refused_by_name() {
     let mut table = MemoryLedger::new();
-    for command in [
-        "sacctmgr -i add federation f",
-        "sacctmgr -i add resource r count=3 server=s type=license",
-        "sacctmgr -i modify cluster peer set federation=f",
-        "sacctmgr rollup",
-    ] {
+    for command in ["sacctmgr rollup", "sacctmgr shutdown"] {
         let said = answer(&mut table, command);
         assert!(
             said.contains("sacctmgr: error: ") && said.contains("[exit 1]"),

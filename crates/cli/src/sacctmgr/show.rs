@@ -27,8 +27,6 @@ const QOS: &str = "Name,Priority,GraceTime,Preempt,PreemptExemptTime,PreemptMode
 const CLUSTER: &str = "Cluster,ControlHost,ControlPort,RPC";
 const CLUSTER_LIMITS: &str =
     ",Share,GrpJobs,GrpTRES,GrpSubmit,MaxJobs,MaxTRES,MaxSubmit,MaxWall,QOS,DefaultQOS";
-const FEDERATION: &str = "Federation,Cluster,ID%2,Features,FedState";
-const RESOURCE: &str = "Name,Server,Type,Count,Allocated,ServerType";
 
 const ASKS_ASSOCIATIONS: &str = "You requested options that are only valid when querying with the withassoc option.\n\
      Are you sure you want to continue?";
@@ -432,6 +430,7 @@ pub(super) fn clusters(session: &mut Invocation<'_>, words: &[String]) -> Result
         let is_meant = conditions.fits(Key::Names, name)
             && conditions.fits(Key::Classification, classification)
             && conditions.of(Key::Flags).is_none()
+            && super::cluster::fits_federation(&book, &conditions, name)
             && (conditions.of(Key::DefaultQos).is_none() || has_qos);
         if !is_meant {
             continue;
@@ -441,8 +440,6 @@ pub(super) fn clusters(session: &mut Invocation<'_>, words: &[String]) -> Result
             .with("Name", name)
             .with("Class", classification)
             .with("QOS", list.join(","))
-            .with("ID", "0")
-            .with("FedState", "NA")
             .with("RPC", if own { "9728" } else { "0" })
             .with(
                 "ControlPort",
@@ -452,6 +449,7 @@ pub(super) fn clusters(session: &mut Invocation<'_>, words: &[String]) -> Result
                     "0".to_owned()
                 },
             );
+        row = super::federation::cells_of_cluster(row, &book, name);
         if own {
             row = row
                 .with("ControlHost", facts.host.clone())
@@ -554,50 +552,5 @@ pub(super) fn wckeys(session: &mut Invocation<'_>, words: &[String]) -> Result<(
         }));
     }
     session.print(&columns, &rows);
-    Ok(())
-}
-
-/// Federations, of which there are none.
-pub(super) fn federations(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
-    let conditions = read(words, OF_CLUSTERS, USE_SET)?;
-    let columns = layout(&conditions, FEDERATION)?;
-    session.print(&columns, &[]);
-    Ok(())
-}
-
-/// Resources of several clusters, of which there are none.
-pub(super) fn resources(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
-    let mut format = None;
-    for text in words {
-        let word = Word::new(text);
-        let known = [
-            "clusters",
-            "descriptions",
-            "flags",
-            "ids",
-            "names",
-            "servers",
-            "servertypes",
-        ];
-        match word.key.as_deref() {
-            None => {}
-            Some(key) if super::begins("format", key) => format = Some(word.value.clone()),
-            Some(key) if known.iter().any(|name| super::begins(name, key)) => {}
-            Some(_) => {
-                return Err(Failure::new(format!(
-                    " Unknown condition: {text}{USE_SET_QOS}"
-                )));
-            }
-        }
-    }
-    let with = words
-        .iter()
-        .any(|word| word.len() >= 5 && super::begins("withclusters", word));
-    let usual = match with {
-        true => format!("{RESOURCE},Cluster,CountAllowed"),
-        false => RESOURCE.to_owned(),
-    };
-    let columns = columns(format.as_deref().unwrap_or(&usual), false)?;
-    session.print(&columns, &[]);
     Ok(())
 }

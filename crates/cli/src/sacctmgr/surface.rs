@@ -4,17 +4,21 @@ use super::settings::{ASSOCIATION, QOS};
 use crate::options::OptionStatus;
 
 const WORKS: OptionStatus = OptionStatus::Works;
-const ONE_CLUSTER: OptionStatus = OptionStatus::Refused("accounting is that of one cluster");
+const RECORDS_ONLY: OptionStatus =
+    OptionStatus::Partly("kept and shown: no job is sent to another cluster of a federation");
 
 /// Commands.
 const COMMANDS: &[(&str, OptionStatus)] = &[
     (
-        "add, create account, cluster, coordinator, qos, user",
+        "add, create account, cluster, coordinator, qos, resource, user",
         WORKS,
     ),
-    ("modify, update account, cluster, job, qos, user", WORKS),
     (
-        "delete, remove account, cluster, coordinator, qos, user",
+        "modify, update account, cluster, job, qos, resource, user",
+        WORKS,
+    ),
+    (
+        "delete, remove account, cluster, coordinator, qos, resource, user",
         WORKS,
     ),
     ("show, list", WORKS),
@@ -36,8 +40,7 @@ const COMMANDS: &[(&str, OptionStatus)] = &[
         "reconfigure",
         OptionStatus::Partly("there is no daemon of accounting with a configuration of its own"),
     ),
-    ("add, modify, delete federation", ONE_CLUSTER),
-    ("add, modify, delete resource", ONE_CLUSTER),
+    ("add, modify, delete federation", RECORDS_ONLY),
     (
         "archive dump",
         OptionStatus::Partly("not by accounts, users, partitions or other conditions on jobs"),
@@ -88,8 +91,8 @@ const SHOWN: &[(&str, OptionStatus)] = &[
         "runawayjobs",
         OptionStatus::Partly("accounting follows the controller's own events, so there are none"),
     ),
-    ("federation", OptionStatus::Partly("there are none")),
-    ("resource", OptionStatus::Partly("there are none")),
+    ("federation", RECORDS_ONLY),
+    ("resource", WORKS),
 ];
 
 /// Words beside the settings of associations and QOS.
@@ -114,7 +117,11 @@ const WORDS: &[(&str, OptionStatus)] = &[
         "SystemComment=",
         OptionStatus::Refused("use Comment= or AdminComment="),
     ),
-    ("Federation=, FedState=, Features=", ONE_CLUSTER),
+    ("Federation=, FedState=, Features=", RECORDS_ONLY),
+    (
+        "Flags= of a resource, LastConsumed=",
+        OptionStatus::Refused("as by Slurm 22.05, which has none of them"),
+    ),
     (
         "Flags=EnforceUsageThreshold, PartitionMaxNodes, PartitionMinNodes, PartitionTimeLimit, UsageFactorSafe",
         OptionStatus::Refused("of a QOS: not kept, since not obeyed"),

@@ -44,6 +44,7 @@ const NUMBERS: &[(i32, RefusalCode)] = &[
     (2055, RefusalCode::ReservationBusy),
     (2058, RefusalCode::ReservationOverlap),
     (2066, RefusalCode::InvalidQos),
+    (2099, RefusalCode::InvalidMcsLabel),
     (2069, RefusalCode::InvalidCpuCount),
     (2070, RefusalCode::PartitionNotAvailable),
     (2071, RefusalCode::CircularDependency),

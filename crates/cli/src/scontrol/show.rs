@@ -1,5 +1,6 @@
 //! `scontrol show`: records in full. The rest of scontrol, which changes things, is in `submit::scontrol` and calls this.
 
+mod assoc_mgr;
 mod job;
 mod node;
 #[cfg(test)]
@@ -96,6 +97,7 @@ pub(crate) enum Entity {
     Frontend,
     Aliases,
     Slurmd,
+    Associations,
     Nothing,
 }
 
@@ -129,12 +131,8 @@ pub(crate) const ENTITIES: &[(&str, usize, Entity, OptionStatus)] = &[
     ("bbstat", 2, Entity::Nothing, NOTHING),
     ("dwstat", 2, Entity::Nothing, NOTHING),
     ("aliases", 2, Entity::Aliases, OptionStatus::Works),
-    (
-        "assoc_mgr",
-        2,
-        Entity::Nothing,
-        OptionStatus::Refused("see sacctmgr show association, sacctmgr show qos and sshare -a -l"),
-    ),
+    ("assoc_mgr", 2, Entity::Associations, OptionStatus::Works),
+    ("cache", 2, Entity::Associations, OptionStatus::Works),
     (
         "slurmd",
         2,
@@ -168,6 +166,9 @@ fn show(words: &[String], flags: ScontrolFlags) -> Result<(), Failure> {
             None => (what.as_str(), None),
         },
         [what, which] => (what.as_str(), Some(which.as_str())),
+        [what, ..] if matches!(entity(what), Some((Entity::Associations, _))) => {
+            (what.as_str(), None)
+        }
         _ => return Err(Failure::new("too many arguments for keyword:show")),
     };
     let invalid = || Failure::new(format!("invalid entity:{what} for keyword:show "));
@@ -204,6 +205,7 @@ fn show(words: &[String], flags: ScontrolFlags) -> Result<(), Failure> {
         Entity::Licenses => licenses(which, flags),
         Entity::Aliases => aliases(which),
         Entity::Slurmd => slurmd::show(which),
+        Entity::Associations => assoc_mgr::show(&words[1..], flags.one_liner),
         Entity::Frontend => {
             print("No nodes in the system\n");
             Ok(())
@@ -399,12 +401,13 @@ fn licenses(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> {
     for license in all.iter().filter(|l| wanted(&l.name)) {
         let _ = writeln!(
             out,
-            "LicenseName={}{between}Total={} Used={} Free={} Reserved={} Remote=no",
+            "LicenseName={}{between}Total={} Used={} Free={} Reserved={} Remote={}",
             license.name,
             license.total,
             license.used,
             license.total.saturating_sub(license.used),
-            license.reserved
+            license.reserved,
+            if license.remote { "yes" } else { "no" }
         );
     }
     let missing = match which {

@@ -169,6 +169,7 @@ impl Stage {
                 mesh_addresses: Vec::new(),
                 width: 0,
                 direct: false,
+                cpu_bind: String::new(),
             };
             frame::write(&mut stream, &AgentReply::Created(Box::new(created))).unwrap();
             // Held open until srun goes.
@@ -295,6 +296,7 @@ fn allocation(spec: JobSpec, nodes: &[&str], agent: &str) -> AllocationInfo {
         billing_milli: 0,
         billing_units_milli: None,
         cpus_counted: None,
+        mcs_label: None,
         usage_factor_millionths: None,
         backfilled: false,
         sharers: 0,

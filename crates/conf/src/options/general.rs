@@ -221,11 +221,10 @@ pub(super) const ROWS: &[OptionRow] = &[
         "licenses that the job holds while it runs: name[:count],... or one of name[:count]|...",
     )
     .short('L')
-    .partly("those of slurm.conf; there is no license server to name as name@server"),
+    .partly("those of slurm.conf, and as name@server those of sacctmgr add resource; no license server is asked"),
     opt("mail-type", "type", "events to send mail for"),
     opt("mail-user", "user", "who gets the mail"),
-    opt("mcs-label", "label", "label of the job's security group")
-        .stored("labels are shown and separate nothing"),
+    opt("mcs-label", "label", "label of the job's security group (MCSPlugin)"),
     opt("network", "type", "requests for the interconnect")
         .env(&["SBATCH_NETWORK"], &["SLURM_NETWORK"], &["SALLOC_NETWORK"])
         .warns("the interconnect is not set up for jobs"),

@@ -46,9 +46,38 @@ pub(crate) fn apply_change(accounts: &mut Accounts, change: &AccountsChange, at:
         }
         AccountsChange::ClusterGone(name) => {
             accounts.clusters.remove(name);
+            for resource in accounts.resources.values_mut() {
+                resource.shares.retain(|share| share.cluster != *name);
+            }
+            accounts.cluster_features.remove(name);
+            for federation in accounts.federations.values_mut() {
+                federation.members.retain(|member| member.cluster != *name);
+            }
+        }
+        AccountsChange::Resource(resource) => {
+            accounts.last_resource = accounts.last_resource.max(resource.id);
+            let key = resource.key();
+            accounts.resources.insert(key, resource.clone());
+        }
+        AccountsChange::ResourceGone(key) => {
+            accounts.resources.remove(key);
+        }
+        AccountsChange::Federation(federation) => {
+            let name = federation.name.clone();
+            accounts.federations.insert(name, federation.clone());
+        }
+        AccountsChange::Features(of) => {
+            let all = &mut accounts.cluster_features;
+            match of.features.is_empty() {
+                true => drop(all.remove(&of.cluster)),
+                false => drop(all.insert(of.cluster.clone(), of.features.clone())),
+            }
+        }
+        AccountsChange::FederationGone(name) => {
+            accounts.federations.remove(name);
         }
         // A change of accounting's store alone.
-        AccountsChange::JobNoted { .. } => {}
+        AccountsChange::JobNoted { .. } | AccountsChange::StorageRecorded { .. } => {}
         // A change of the queue, made by the caller.
         AccountsChange::JobIdsReserved(_) => {}
         AccountsChange::UsageSet { account, user, raw } => {

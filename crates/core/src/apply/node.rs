@@ -79,6 +79,10 @@ pub(crate) fn hold_resources(node: &mut Node, share: &NodeShare, alloc: &Allocat
         node.only_user = alloc.only_user;
         node.alone_by_user += 1;
     }
+    if alloc.mcs_label.is_some() {
+        node.mcs_label.clone_from(&alloc.mcs_label);
+        node.alone_by_label += 1;
+    }
 }
 
 /// A job was stopped, or goes on.
@@ -161,6 +165,10 @@ pub(crate) fn give_back(
     if node.alone_by_user == 0 {
         node.only_user = None;
     }
+    node.alone_by_label -= u32::from(alloc.mcs_label.is_some());
+    if node.alone_by_label == 0 {
+        node.mcs_label = None;
+    }
     node.used_mib = node.used_mib.saturating_sub(share.memory_mib);
     for gres in &share.gres {
         if let Some(used) = node
@@ -181,6 +189,7 @@ pub(crate) fn reset_use(node: &mut Node) {
     node.exclusive = false;
     node.shared_cpus = Vec::new();
     (node.alone, node.alone_by_user, node.only_user) = (0, 0, None);
+    (node.alone_by_label, node.mcs_label) = (0, None);
     node.stopped = 0;
 }
 

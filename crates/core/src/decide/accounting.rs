@@ -7,6 +7,8 @@ mod jobs;
 mod names;
 mod qos;
 mod rights;
+mod shared;
+mod storage;
 mod users;
 
 use super::draft::Draft;
@@ -197,9 +199,15 @@ fn changes(state: &State, edit: &AccountsEdit) -> Result<Vec<AccountsChange>, Re
         AccountsAsk::AddClusters(ask) => clusters::add(state, names, ask),
         AccountsAsk::ModifyClusters(ask) => clusters::modify(state, names, ask),
         AccountsAsk::DeleteClusters => clusters::delete(state, names),
+        AccountsAsk::SetResource(resource) => shared::set_resource(state, names, resource),
+        AccountsAsk::DeleteResources => shared::delete_resources(state, names),
+        AccountsAsk::SetFederation(federation) => shared::set_federation(state, names, federation),
+        AccountsAsk::DeleteFederations => shared::delete_federations(state, names),
+        AccountsAsk::SetFeatures(of) => shared::set_features(state, names, of),
         AccountsAsk::ResetAccountUsage => Ok(users::reset_account_usage(records, names)),
         AccountsAsk::ResetQosUsage => qos::reset_usage(state, names),
         AccountsAsk::ReserveJobIds(last) => jobs::reserve_ids(state, *last),
+        AccountsAsk::RecordStorage(scan) => storage::record(&edit.names, scan),
         AccountsAsk::SetUsage(all) => users::set_usage(records, all),
         AccountsAsk::AddQos(ask) => qos::add(state, names, ask),
         AccountsAsk::ModifyQos(ask) => qos::modify(state, names, ask),
@@ -343,6 +351,17 @@ fn set_terms(terms: &mut AssociationTerms, ask: &TermsAsk) -> Result<(), Refusal
     }
     if !ask.qos_less.is_empty() {
         set_qos(terms, Some('-'), &ask.qos_less);
+    }
+    Ok(())
+}
+
+/// As above, of `root`, which has none above: an empty list of QOS stays one.
+fn set_root_terms(terms: &mut AssociationTerms, ask: &TermsAsk) -> Result<(), Refusal> {
+    let had_list = terms.qos.is_some();
+    set_terms(terms, ask)?;
+    let clears = |list: &ListEdit| list.sign.is_none() && list.names.is_empty();
+    if terms.qos.is_none() && (had_list || ask.qos.as_ref().is_some_and(clears)) {
+        terms.qos = Some(Vec::new());
     }
     Ok(())
 }

@@ -374,6 +374,11 @@ pub(super) fn share_fits(
     if !node.is_usable() || share.cpus.is_empty() || !users_agree(draft, job, node, alloc) {
         return false;
     }
+    let label = alloc.mcs_label.as_deref();
+    let state = draft.state;
+    if label != state.node_label(&job.spec) || !state.labels_agree(node, label) {
+        return false;
+    }
     // A suspended job does not use the node.
     let others = || {
         let jobs = node.jobs.iter().filter_map(|id| draft.job(*id));

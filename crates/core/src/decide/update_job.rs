@@ -12,8 +12,8 @@ use super::target::{self, Item};
 use super::texts::{one_line, too_long};
 use super::{ask, crontab, dependency, partition_access, places, reservation, resize, room};
 use crate::event::{JobChange, dependency_bytes, spec_bytes};
-use crate::policy::access;
-use crate::state::AmountsThere;
+use crate::policy::{access, mcs};
+use crate::state::{AmountsThere, State};
 use muster_model::command::{Identity, JobTarget, JobUpdate, Reply};
 use muster_model::config::PartitionConfig;
 use muster_model::ids::JobId;
@@ -21,6 +21,7 @@ use muster_model::job::{ArrayRole, Hold, Job, Phase};
 use muster_model::limits::{
     DEPENDENCY_TERMS_MAX, JOB_PARTITIONS_MAX, NAME_BYTES_MAX, TEXT_BYTES_MAX,
 };
+use muster_model::mcs::MCS_LABEL;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::{AccessRequest, Role};
 use muster_model::site_option::is_site_option;
@@ -514,6 +515,13 @@ fn changed_spec(
     Ok(after)
 }
 
+/// Whether a job has the QOS that jobs of its user get in its account without asking for one.
+fn has_default_qos(state: &State, job: &Job) -> bool {
+    let (account, user) = (job.spec.account_name(), &job.spec.owner.user);
+    let default = state.accounts.default_qos(account, user, &job.partition);
+    job.spec.qos.as_deref() == Some(default)
+}
+
 /// The specification with the changes in it; `None` if nothing of it changes.
 fn new_spec(
     draft: &Draft<'_>,
@@ -532,7 +540,12 @@ fn new_spec(
         accounted.iter().any(|given| given.is_some()),
         &draft.state.config,
     ) {
+        // Another account has a default QOS of its own.
+        if update.account.is_some() && update.qos.is_none() && has_default_qos(draft.state, job) {
+            spec.qos = None;
+        }
         super::job_accounting::check_accounting(draft, config, &mut spec)?;
+        mcs::follow_account(config, &mut spec);
     }
     if let Some(partitions) = &update.partitions {
         if partitions.len() > JOB_PARTITIONS_MAX {
@@ -674,6 +687,13 @@ fn set_texts(spec: &mut JobSpec, update: &JobUpdate) -> Result<(), Refusal> {
                 return Err(Refusal::new(
                     RefusalCode::InvalidValue,
                     "options of the site cannot be changed: submit the job again",
+                ));
+            }
+            // It says on which nodes the job runs, and who sees it.
+            MCS_LABEL => {
+                return Err(Refusal::new(
+                    RefusalCode::InvalidMcsLabel,
+                    "a job keeps the label of its submission",
                 ));
             }
             _ => super::submit::check_shown(&[(key.clone(), value.clone())])?,

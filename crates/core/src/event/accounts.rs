@@ -2,8 +2,11 @@
 
 use minicbor::{Decode, Encode};
 use muster_model::account_limits::Scope;
-use muster_model::accounts::{Account, AssociationTerms, Cluster, JobNote, Qos, User};
+use muster_model::accounts::{
+    Account, AssociationTerms, Cluster, ClusterFeatures, Federation, JobNote, Qos, Resource, User,
+};
 use muster_model::ids::JobId;
+use muster_model::storage::StorageScan;
 
 /// One change of the records of a cluster that another controller serves.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
@@ -113,6 +116,16 @@ pub enum AccountsChange {
         #[n(2)]
         raw: u64,
     },
+    /// Use of a file system by users, for accounting.
+    #[n(30)]
+    StorageRecorded {
+        /// The file system.
+        #[n(0)]
+        name: String,
+        /// The scan.
+        #[n(1)]
+        scan: StorageScan,
+    },
     /// A record of another cluster's changed.
     #[n(16)]
     OfCluster {
@@ -123,4 +136,19 @@ pub enum AccountsChange {
         #[n(1)]
         change: RecordChange,
     },
+    /// A resource as it is now.
+    #[n(17)]
+    Resource(#[n(0)] Resource),
+    /// A resource is gone, by name and server.
+    #[n(18)]
+    ResourceGone(#[n(0)] String),
+    /// A federation as it is now.
+    #[n(19)]
+    Federation(#[n(0)] Federation),
+    /// A federation is gone.
+    #[n(20)]
+    FederationGone(#[n(0)] String),
+    /// Features of a cluster as they are now.
+    #[n(21)]
+    Features(#[n(0)] ClusterFeatures),
 }

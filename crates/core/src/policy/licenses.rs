@@ -12,7 +12,18 @@ impl State {
         let config = self.config.as_ref();
         let all = config.map_or(&[][..], |c| &c.licenses[..]);
         let found = all.iter().find(|license| license.name == name);
-        found.map_or(0, |license| license.count)
+        let shared = || {
+            self.accounts
+                .resources
+                .get(name)?
+                .count_of(self.own_cluster())
+        };
+        found.map_or_else(|| shared().unwrap_or(0), |license| license.count)
+    }
+
+    fn own_cluster(&self) -> &str {
+        let config = self.config.as_ref();
+        config.map_or("", |config| config.cluster_name.as_str())
     }
 
     /// The pool of a job's licenses: the reservation that it is in, if that has some of them, else (empty) the
@@ -51,23 +62,37 @@ impl State {
         i64::from(self.license_total(name)) - used - held_back
     }
 
-    /// All licenses, for listings.
+    /// All licenses, for listings: those of the configuration, and of servers what is this cluster's, by name.
     pub fn licenses(&self, now: Timestamp) -> Vec<License> {
         let config = self.config.as_ref();
-        let all = config.map_or(&[][..], |c| &c.licenses[..]);
-        all.iter()
-            .map(|LicenseCount { name, count }| License {
-                name: name.clone(),
-                total: *count,
-                used: used_everywhere(&self.licenses_used, name).sum(),
-                reserved: self
-                    .reservations
-                    .iter()
-                    .filter(|r| r.meets(now, now, now.plus_ms(1)))
-                    .filter_map(|r| reserved_by(r, name))
-                    .sum(),
-            })
-            .collect()
+        let own = config.map_or(&[][..], |c| &c.licenses[..]).iter();
+        let own = own.map(|LicenseCount { name, count }| (name.clone(), *count, false));
+        let cluster = self.own_cluster();
+        let shared = self
+            .accounts
+            .resources
+            .iter()
+            .filter_map(|(name, resource)| {
+                let of_config =
+                    config.is_some_and(|c| c.licenses.iter().any(|own| own.name == *name));
+                let total = resource.count_of(cluster).filter(|_| !of_config)?;
+                Some((name.clone(), total, true))
+            });
+        let license = |(name, total, remote): (String, u32, bool)| License {
+            used: used_everywhere(&self.licenses_used, &name).sum(),
+            reserved: self
+                .reservations
+                .iter()
+                .filter(|r| r.meets(now, now, now.plus_ms(1)))
+                .filter_map(|r| reserved_by(r, &name))
+                .sum(),
+            name,
+            total,
+            remote,
+        };
+        let mut all: Vec<License> = own.chain(shared).map(license).collect();
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all
     }
 
     /// Updates the use of licenses as a record changes.

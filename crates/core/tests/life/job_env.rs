@@ -177,6 +177,7 @@ fn sample(name: &str, ask: ResourceAsk, nodes: u32, cpus: u32, tasks: u32) -> Sa
             billing_milli: 0,
             billing_units_milli: None,
             cpus_counted: None,
+            mcs_label: None,
             usage_factor_millionths: None,
             backfilled: false,
             sharers: 0,

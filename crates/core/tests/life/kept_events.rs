@@ -4,9 +4,13 @@
 
 use muster_core::event::{AccountsChange, Event, JobChange, NodeChange, RecordChange};
 use muster_model::account_limits::Scope;
-use muster_model::accounts::{AssociationTerms, Cluster, JobNote, QosDelta, Transaction};
+use muster_model::accounts::{
+    AssociationTerms, Cluster, ClusterFeatures, Federation, FederationMember, JobNote, QosDelta,
+    Resource, ResourceShare, Transaction,
+};
 use muster_model::ids::{JobId, NodeIdx};
 use muster_model::preemption::{PreemptMode, Preempted};
+use muster_model::storage::{StorageScan, StorageUse};
 use muster_model::time::Timestamp;
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write as _};
@@ -140,6 +144,32 @@ fn others() -> Vec<Event> {
         },
         AccountsChange::ClusterGone("west".to_owned()),
         AccountsChange::Classified("Capability".to_owned()),
+        AccountsChange::Resource(Resource {
+            name: "ansys".to_owned(),
+            server: "flex1".to_owned(),
+            count: 50,
+            server_type: "flexlm".to_owned(),
+            description: "a solver".to_owned(),
+            shares: vec![ResourceShare {
+                cluster: "west".to_owned(),
+                percent: 20,
+            }],
+            id: 1,
+        }),
+        AccountsChange::ResourceGone("ansys@flex1".to_owned()),
+        AccountsChange::Federation(Federation {
+            name: "fed".to_owned(),
+            members: vec![FederationMember {
+                cluster: "west".to_owned(),
+                id: 1,
+                state: "ACTIVE".to_owned(),
+            }],
+        }),
+        AccountsChange::FederationGone("fed".to_owned()),
+        AccountsChange::Features(ClusterFeatures {
+            cluster: "west".to_owned(),
+            features: vec!["gpu".to_owned()],
+        }),
         AccountsChange::ScopeReset(Scope::PartitionAssociation(
             "bio".to_owned(),
             "ann".to_owned(),
@@ -153,6 +183,20 @@ fn others() -> Vec<Event> {
                 admin_comment: Some("ticket 7".to_owned()),
                 wckey: Some("proj".to_owned()),
                 derived_exit: Some(9),
+            },
+        },
+        AccountsChange::StorageRecorded {
+            name: "home".to_owned(),
+            scan: StorageScan {
+                at: Timestamp(1_700_000_000_000),
+                path: "/home".to_owned(),
+                size_bytes: 1 << 40,
+                used_bytes: 1 << 30,
+                users: vec![StorageUse {
+                    user: "ann".to_owned(),
+                    bytes: 4096,
+                    files: 1,
+                }],
             },
         },
     ];

@@ -3,7 +3,9 @@
 use crate::accounts::{account, edit, users};
 use crate::world::World;
 use muster_model::account_limits::LimitAsk;
-use muster_model::command::{AccountsAsk, AccountsEdit, ClusterAsk, TermsAsk, UserCommand};
+use muster_model::command::{
+    AccountsAsk, AccountsEdit, ClusterAsk, ListEdit, QosAsk, TermsAsk, UserCommand,
+};
 use muster_model::refusal::RefusalCode;
 
 fn edit_in(cluster: &str, names: &[&str], ask: AccountsAsk) -> UserCommand {
@@ -75,4 +77,39 @@ fn records_of_another_cluster_are_kept_beside_the_own_ones_and_change_nothing_he
     assert!(west.accounts.is_empty() && west.users["amy"].default_account.is_empty());
     w.must(0, edit(&["west"], AccountsAsk::DeleteClusters));
     assert!(w.state.accounts.clusters.is_empty());
+}
+
+/// An empty list stood for `normal`, so that a cluster could not have none.
+#[test]
+fn a_cluster_may_have_no_qos() {
+    let mut w = World::new();
+    let own = w.state.config.as_ref().unwrap().cluster_name.clone();
+    w.must(0, edit(&["q"], AccountsAsk::AddQos(QosAsk::default())));
+    w.must(0, edit(&["a"], account("root")));
+    w.must(0, edit(&["u1000"], users("a", TermsAsk::default())));
+    let list = |w: &World| w.state.accounts.qos_list("a", "u1000", "");
+    let set = |w: &mut World, sign, names: &[&str]| {
+        let terms = TermsAsk {
+            qos: Some(ListEdit {
+                sign,
+                names: names.iter().map(|name| (*name).to_owned()).collect(),
+            }),
+            ..TermsAsk::default()
+        };
+        let ask = ClusterAsk {
+            terms,
+            ..ClusterAsk::default()
+        };
+        w.must(0, edit(&[&own], AccountsAsk::ModifyClusters(ask)));
+    };
+    assert_eq!(list(&w), None);
+    set(&mut w, None, &[]);
+    assert_eq!(list(&w), Some(Vec::new()));
+    assert!(!w.state.accounts.allows_qos("a", "u1000", "", "normal"));
+    set(&mut w, Some('+'), &["q"]);
+    assert_eq!(list(&w), Some(vec!["q".to_owned()]));
+    set(&mut w, Some('-'), &["q"]);
+    assert_eq!(list(&w), Some(Vec::new()));
+    set(&mut w, None, &["normal"]);
+    assert!(w.state.accounts.allows_qos("a", "u1000", "", "normal"));
 }

@@ -104,11 +104,13 @@ fn query_subject(query: &Query) -> String {
         | Query::NodeEvents(_)
         | Query::ReservationTimes(_)
         | Query::Transactions(_)
+        | Query::Storage
         | Query::Diag
         | Query::Reservations
         | Query::Licenses
         | Query::Accounts
         | Query::AccountsOfClusters
+        | Query::AccountsInUse
         | Query::JobCounts
         | Query::Changes(_)
         | Query::Triggers

@@ -569,6 +569,7 @@ fn code_of(number: i64) -> RefusalCode {
         2053 => Code::InvalidReservation,
         2057 => Code::InvalidWckey,
         2066 => Code::InvalidQos,
+        2099 => Code::InvalidMcsLabel,
         2070 => Code::PartitionNotAvailable,
         2072 => Code::InvalidGres,
         2081 => Code::InvalidArray,

@@ -25,7 +25,7 @@ impl Writer {
         let state = self.engine.state();
         let jobs = muster_core::decide::prospective_het_jobs(state, identity, specs, now)?;
         jobs.iter()
-            .try_for_each(muster_core::decide::check_immediate)?;
+            .try_for_each(|job| muster_core::decide::check_immediate(state, job, now))?;
         let specs: Vec<JobSpec> = jobs.iter().map(|job| (*job.spec).clone()).collect();
         let scheduler = self.engine.scheduler();
         scheduler.start_together_now(state, &specs, now)

@@ -359,6 +359,7 @@ impl<'a> JobReader<'a> {
             gres: devices(&self.source.tres, &alloc),
             req_gres: devices(&self.source.tres, &asked),
             grid_engine: Vec::new(),
+            mcs_label: String::new(),
             nodelist: nodelist.unwrap_or_default(),
             work_dir,
             submit_line,

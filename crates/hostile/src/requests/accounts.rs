@@ -67,6 +67,11 @@ pub(crate) fn edits() -> Vec<AccountsAsk> {
         AccountsAsk::AddClusters(ClusterAsk::default()),
         AccountsAsk::ModifyClusters(ClusterAsk::default()),
         AccountsAsk::DeleteClusters,
+        AccountsAsk::SetResource(Default::default()),
+        AccountsAsk::DeleteResources,
+        AccountsAsk::SetFederation(Default::default()),
+        AccountsAsk::DeleteFederations,
+        AccountsAsk::SetFeatures(Default::default()),
         AccountsAsk::ResetAccountUsage,
         AccountsAsk::ResetQosUsage,
         AccountsAsk::NoteJobs(Default::default()),
@@ -76,6 +81,7 @@ pub(crate) fn edits() -> Vec<AccountsAsk> {
             raw: u64::MAX,
         }]),
         AccountsAsk::ReserveJobIds(JobId(1)),
+        AccountsAsk::RecordStorage(Default::default()),
         AccountsAsk::AddCoordinators {
             accounts: vec![name()],
         },
@@ -177,7 +183,8 @@ mod tests {
         EDITS, edit_name, AccountsAsk:
         AddAccounts ModifyAccounts DeleteAccounts AddUsers ModifyUsers DeleteUsers AddQos ModifyQos DeleteQos ResetUsage
         DeleteWckeys RenameUser AddClusters ModifyClusters DeleteClusters ResetAccountUsage ResetQosUsage NoteJobs SetUsage
-        ReserveJobIds AddCoordinators DeleteCoordinators
+        SetResource DeleteResources SetFederation DeleteFederations SetFeatures
+        ReserveJobIds RecordStorage AddCoordinators DeleteCoordinators
     );
 
     #[test]

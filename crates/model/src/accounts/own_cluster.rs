@@ -21,6 +21,10 @@ impl Accounts {
             last_association,
             last_qos,
             classification,
+            resources,
+            last_resource,
+            federations,
+            cluster_features,
         } = self;
         Accounts {
             accounts: accounts.clone(),
@@ -37,6 +41,10 @@ impl Accounts {
             last_association: *last_association,
             last_qos: *last_qos,
             classification: classification.clone(),
+            resources: resources.clone(),
+            last_resource: *last_resource,
+            federations: federations.clone(),
+            cluster_features: cluster_features.clone(),
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Requests of sacctmgr.
 
 use crate::account_limits::LimitAsk;
-use crate::accounts::JobNote;
+use crate::accounts::{ClusterFeatures, Federation, JobNote, Resource};
 use crate::ids::JobId;
 use crate::limits::EDIT_ITEMS_MAX;
+use crate::storage::StorageScan;
 use crate::validate::Validate;
 use minicbor::{Decode, Encode};
 
@@ -201,6 +202,24 @@ pub enum AccountsAsk {
         #[valid(max_items = EDIT_ITEMS_MAX)]
         Vec<UsageAsk>,
     ),
+    /// `add` and `modify resource`: this record, in place of the one of its name and server.
+    #[n(22)]
+    SetResource(#[n(0)] Resource),
+    /// `delete resource`: those of these names, as `ansys@flex1`.
+    #[n(23)]
+    DeleteResources,
+    /// `add` and `modify federation`, and of its clusters: this record, in place of the one of its name.
+    #[n(24)]
+    SetFederation(#[n(0)] Federation),
+    /// `delete federation`.
+    #[n(25)]
+    DeleteFederations,
+    /// `add` and `modify cluster set Features=`: all that the cluster has.
+    #[n(26)]
+    SetFeatures(#[n(0)] ClusterFeatures),
+    /// `muster storage scan`: use of the named file system by users.
+    #[n(30)]
+    RecordStorage(#[n(0)] StorageScan),
 }
 
 /// The use of a user in an account, for fair share.

@@ -6,7 +6,7 @@ use crate::cpuset::CpuSet;
 use crate::gpu_parts::PartedGpu;
 use crate::ids::NodeIdx;
 use crate::licenses::LicenseCount;
-use crate::limits::HOSTLIST_BYTES_MAX;
+use crate::limits::{HOSTLIST_BYTES_MAX, TEXT_BYTES_MAX};
 use crate::time::Timestamp;
 use crate::validate::Validate;
 use minicbor::{Decode, Encode};
@@ -70,6 +70,10 @@ pub struct Allocation {
     /// The CPUs that limits count, if these are not those that it has (`--core-spec`).
     #[n(14)]
     pub cpus_counted: Option<u64>,
+    /// Only jobs of this label may be on its nodes (`MCSParameters`).
+    #[n(15)]
+    #[valid(max_bytes = TEXT_BYTES_MAX)]
+    pub mcs_label: Option<String>,
 }
 
 impl Allocation {

@@ -190,10 +190,16 @@ requests! {
     ResetUsage = Accounts, Operator, "sacctmgr modify user, account, qos set RawUsage=0";
     /// Changes texts that accounting has of jobs that are over; of others' jobs an operator does.
     NoteJobs = Accounts, Anyone, "sacctmgr modify job";
+    /// Records use of a file system by users.
+    RecordStorage = Accounts, Administrator, "muster storage scan";
     /// Gives a user of accounting another name; one that has an AdminLevel, an administrator does.
     RenameUser = Accounts, Operator, "sacctmgr modify user set NewName=";
     /// Adds and deletes records of clusters.
     EditClusters = Accounts, Administrator, "sacctmgr add, delete cluster";
+    /// Adds, changes and deletes licenses that several clusters share.
+    EditResources = Accounts, Administrator, "sacctmgr add, modify, delete resource";
+    /// Adds, changes and deletes federations.
+    EditFederations = Accounts, Administrator, "sacctmgr add, modify, delete federation";
     /// Sets what associations have that set nothing themselves.
     ModifyClusters = Accounts, Administrator, "sacctmgr modify cluster";
 
@@ -239,6 +245,8 @@ requests! {
     Differences = Query, Administrator, "scontrol reconfigure --dry-run";
     /// Accounts, users, shares (PrivateData=accounts, users, usage).
     Accounts = Query, Anyone, "sacctmgr show, sshare";
+    /// Use of file systems by users (PrivateData=usage, users).
+    Storage = Query, Anyone, "muster storage";
     /// Numbers of jobs, for metrics (PrivateData=jobs).
     JobCounts = Query, Anyone, "/metrics";
     /// Changes of jobs, nodes, partitions and reservations (PrivateData=jobs, nodes, partitions, reservations).
@@ -389,10 +397,17 @@ impl From<&AccountsAsk> for AccessRequest {
             | AccountsAsk::SetUsage(_) => AccessRequest::ResetUsage,
             AccountsAsk::RenameUser { .. } => AccessRequest::RenameUser,
             AccountsAsk::NoteJobs(_) => AccessRequest::NoteJobs,
+            AccountsAsk::RecordStorage(_) => AccessRequest::RecordStorage,
             AccountsAsk::AddClusters(_)
             | AccountsAsk::DeleteClusters
             | AccountsAsk::ReserveJobIds(_) => AccessRequest::EditClusters,
             AccountsAsk::ModifyClusters(_) => AccessRequest::ModifyClusters,
+            AccountsAsk::SetResource(_) | AccountsAsk::DeleteResources => {
+                AccessRequest::EditResources
+            }
+            AccountsAsk::SetFederation(_)
+            | AccountsAsk::DeleteFederations
+            | AccountsAsk::SetFeatures(_) => AccessRequest::EditFederations,
             AccountsAsk::DeleteWckeys(_) => AccessRequest::ModifyUserWckeys,
             AccountsAsk::AddCoordinators { .. } => AccessRequest::AddCoordinators,
             AccountsAsk::DeleteCoordinators { .. } => AccessRequest::DeleteCoordinators,

@@ -491,6 +491,7 @@ impl JobMaker {
             billing_milli: 0,
             billing_units_milli: None,
             cpus_counted: None,
+            mcs_label: None,
             usage_factor_millionths: None,
             backfilled: false,
             sharers: 0,

@@ -6,6 +6,7 @@ use crate::demand::device_demand::DeviceDemand;
 use crate::nodes::class::NodeClass;
 use crate::nodes::class_masks::Counts;
 use crate::nodes::fleet::{Fleet, PartView};
+use crate::nodes::room::SharingKey;
 use muster_core::decide::max_memory;
 use muster_model::config::{ClusterConfig, OverSubscribe};
 use muster_model::distribution::Distribution;
@@ -26,7 +27,7 @@ impl Demand {
         limit: TimeLimit,
         fleet: &Fleet,
         part: &PartView,
-        user: Option<u32>,
+        key: SharingKey,
     ) -> Result<Demand, Reason> {
         let config = fleet.config.as_ref().ok_or(Reason::PartitionConfig)?;
         let mut required = named_nodes(&ask.nodelist, fleet)?;
@@ -84,7 +85,7 @@ impl Demand {
             alone: sharing.alone,
             sharers: sharing.sharers,
             only_user: sharing.only_user,
-            user,
+            key,
         })
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::nodes::class::NodeClass;
 use crate::nodes::devices::give_back;
-use crate::nodes::room::{NodeUsers, Room, Want};
+use crate::nodes::room::{NodeLabel, NodeUsers, Room, Want};
 use crate::nodes::sharing::lend;
 use muster_model::cpuset::CpuSet;
 use muster_model::ids::JobId;
@@ -158,6 +158,7 @@ impl NodeAllocation {
         room.mib = room.mib.saturating_add(self.mib).min(class.mib);
         if room.jobs == 0 {
             (room.exclusive, room.by_user, room.users) = (false, false, NodeUsers::None);
+            room.label = NodeLabel::Any;
         }
         if room.devices.is_none() {
             return;

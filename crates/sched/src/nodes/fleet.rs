@@ -20,10 +20,11 @@ use crate::nodes::class_masks::AskCache;
 use crate::nodes::network::{Leaves, Network};
 use crate::nodes::part_cpus::{self, PartCpus};
 use crate::nodes::reserved::{self, Blocks, ReservationPartition};
-use crate::nodes::room::{DeviceRoom, NodeUsers, Room};
+use crate::nodes::room::{DeviceRoom, NodeLabel, NodeUsers, Room, SharingKey};
 use crate::nodes::settings::Settings;
 use crate::nodes::sharing::{
-    PartSharing, closed_cpus, kept_for_stopped, lend, sharing_of, users_of, wants_nodes_by_user,
+    PartSharing, closed_cpus, kept_for_stopped, label_of, lend, sharing_of, users_of,
+    wants_nodes_by_user,
 };
 use muster_core::state::State;
 use muster_model::accounts::Qos;
@@ -31,7 +32,7 @@ use muster_model::config::{ClusterConfig, PartitionConfig};
 use muster_model::cpuset::CpuSet;
 use muster_model::job::NodeShare;
 use muster_model::node::Node;
-use muster_model::spec::GPU;
+use muster_model::spec::{GPU, JobSpec};
 use muster_model::time::Timestamp;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -161,6 +162,8 @@ pub(crate) struct Fleet {
     pub(crate) blocks: Blocks,
     /// Some users may get nodes exclusively.
     pub(crate) by_user: bool,
+    /// Nodes may be for jobs of one label alone.
+    pub(crate) by_label: bool,
     /// Some QOS allows its jobs to start only in reservations.
     pub(crate) qos_restrict: bool,
     /// Granules are cores, and partitions make sure that their jobs get whole sockets.
@@ -182,6 +185,7 @@ impl Fleet {
         let mut fleet = Fleet {
             config: state.config.clone(),
             by_user: wants_nodes_by_user(state),
+            by_label: state.keeps_labels_apart(),
             qos_restrict: (state.accounts.qos.values())
                 .any(|qos| qos.has(Qos::REQUIRES_RESERVATION)),
             settings: state
@@ -371,6 +375,7 @@ impl Fleet {
             devices: DeviceRoom::of(class, &view.gres_used),
             users: users_of(state, source, by_user),
             by_user: source.only_user.is_some(),
+            label: label_of(source, self.by_label),
         };
         let more = room.has_more_than(&view.room);
         let flipped = room.usable != view.room.usable;
@@ -569,6 +574,15 @@ impl Fleet {
         }
     }
 
+    /// Owner and label of a job, as far as they decide with which jobs it shares nodes.
+    pub(crate) fn sharing_key(&self, state: &State, spec: &JobSpec) -> SharingKey {
+        let label = state.node_label(spec).filter(|_| self.by_label);
+        SharingKey {
+            user: self.by_user.then_some(spec.owner.uid),
+            label: label.map(Arc::from),
+        }
+    }
+
     /// The room of an empty node of this class.
     pub(crate) fn empty_room(class: &NodeClass, usable: bool) -> Room {
         Room {
@@ -580,6 +594,7 @@ impl Fleet {
             devices: DeviceRoom::of(class, &[]),
             users: NodeUsers::None,
             by_user: false,
+            label: NodeLabel::Any,
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::nodes::class::{GresCount, NodeClass, gres_room};
 use muster_model::cpuset::CpuSet;
+use std::sync::Arc;
 
 /// Free resources of a node, counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub(crate) struct Room {
     pub(crate) users: NodeUsers,
     /// The node is exclusive to these users.
     pub(crate) by_user: bool,
+    /// Label of the jobs on the node, including stopped jobs.
+    pub(crate) label: NodeLabel,
 }
 
 impl Room {
@@ -46,6 +49,7 @@ impl Room {
             || (old.exclusive && !self.exclusive)
             || (old.by_user && !self.by_user)
             || (old.users != self.users && old.users != NodeUsers::None)
+            || (old.label != self.label && old.label != NodeLabel::Any)
             || self.gres().iter().zip(old.gres()).any(|(a, b)| a > b)
     }
 }
@@ -98,6 +102,50 @@ impl NodeUsers {
     }
 }
 
+/// The label that jobs must have beside those on a node (`MCSParameters`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum NodeLabel {
+    /// Any or none: no job is there, or nodes are not kept apart by labels.
+    #[default]
+    Any,
+    /// None.
+    Without,
+    /// This one.
+    One(Arc<str>),
+    /// None will do: the jobs there were started under another configuration.
+    Mixed,
+}
+
+impl NodeLabel {
+    /// Whether a job may be on the node that keeps its nodes for this label, or for none.
+    pub(crate) fn admits(&self, label: Option<&Arc<str>>) -> bool {
+        match self {
+            NodeLabel::Any => true,
+            NodeLabel::Without => label.is_none(),
+            NodeLabel::One(own) => label == Some(own),
+            NodeLabel::Mixed => false,
+        }
+    }
+
+    /// That of a node with one more job.
+    pub(crate) fn with(&self, label: Option<&Arc<str>>) -> NodeLabel {
+        match (self.admits(label), label) {
+            (false, _) => NodeLabel::Mixed,
+            (true, None) => NodeLabel::Without,
+            (true, Some(label)) => NodeLabel::One(Arc::clone(label)),
+        }
+    }
+}
+
+/// The properties of a job's owner that decide with which jobs it may share nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct SharingKey {
+    /// The owner, if users get nodes exclusively.
+    pub(crate) user: Option<u32>,
+    /// The label for which its nodes are kept.
+    pub(crate) label: Option<Arc<str>>,
+}
+
 /// Individual free CPUs and devices of a node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Detail {
@@ -127,8 +175,8 @@ pub(crate) struct Want {
     pub(crate) sharers: u32,
     /// Only jobs of the same owner may use the node.
     pub(crate) only_user: bool,
-    /// Owner of the job, if it matters.
-    pub(crate) user: Option<u32>,
+    /// Owner and label of the job, if they matter.
+    pub(crate) key: SharingKey,
 }
 
 impl Want {

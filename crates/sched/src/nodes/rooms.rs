@@ -3,7 +3,7 @@
 
 use crate::nodes::class::NodeClass;
 use crate::nodes::fleet::Fleet;
-use crate::nodes::room::{DeviceRoom, NodeUsers, Room, Want};
+use crate::nodes::room::{DeviceRoom, NodeLabel, NodeUsers, Room, Want};
 use crate::nodes::sockets::is_a;
 use muster_model::spec::GPU;
 
@@ -55,10 +55,12 @@ pub(crate) fn needs_of(fleet: &Fleet, node: u32, want: &Want) -> Room {
         cpus: want.cpus,
         mib: if consumable { want.mib } else { 0 },
         jobs: 1,
-        exclusive: want.alone || want.only_user,
+        // No other label is known to come: nodes held for one are held whole.
+        exclusive: want.alone || want.only_user || want.key.label.is_some(),
         devices,
         users: NodeUsers::None,
         by_user: false,
+        label: NodeLabel::Any,
     }
 }
 

@@ -2,7 +2,7 @@
 //! stopped jobs. Also nodes that are exclusive to one user.
 
 use crate::nodes::class::{NodeClass, whole_granules};
-use crate::nodes::room::NodeUsers;
+use crate::nodes::room::{NodeLabel, NodeUsers};
 use muster_core::state::State;
 use muster_model::config::{OverSubscribe, PartitionConfig};
 use muster_model::cpuset::CpuSet;
@@ -39,6 +39,17 @@ pub(crate) fn users_of(state: &State, node: &Node, by_user: bool) -> NodeUsers {
     jobs.fold(NodeUsers::None, |all, job| {
         all.with(Some(job.spec.owner.uid))
     })
+}
+
+/// The label that jobs must have beside those on a node.
+pub(crate) fn label_of(node: &Node, by_label: bool) -> NodeLabel {
+    let all = u32::try_from(node.jobs.len()).unwrap_or(u32::MAX);
+    match (node.alone_by_label, &node.mcs_label) {
+        _ if !by_label || all == 0 => NodeLabel::Any,
+        (0, _) => NodeLabel::Without,
+        (own, Some(label)) if own == all => NodeLabel::One(label.as_str().into()),
+        _ => NodeLabel::Mixed,
+    }
 }
 
 pub(crate) fn sharing_of(config: &PartitionConfig, nodes: usize) -> Option<PartSharing> {

@@ -272,7 +272,8 @@ pub(crate) fn allocate(
             .map(|own| fleet.blocks.all[own.at as usize].record.name.clone()),
         exclusive: demand.alone,
         sharers: demand.sharers,
-        only_user: demand.user.filter(|_| demand.only_user),
+        only_user: demand.key.user.filter(|_| demand.only_user),
+        mcs_label: demand.key.label.as_deref().map(str::to_owned),
         ..Allocation::default()
     };
     // Most nodes of a job are equal and get the same number of tasks.

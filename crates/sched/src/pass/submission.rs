@@ -3,6 +3,7 @@
 //! can still report it. A job that only exceeds a partition limit waits, because partitions may
 //! grow.
 
+use crate::nodes::room::SharingKey;
 use crate::pass::scheduler::Scheduler;
 use crate::queue::feasibility_cache::LastFeasible;
 use crate::queue::{feasible, partitions_of};
@@ -40,7 +41,7 @@ impl Scheduler {
         let mut cache = std::mem::take(&mut self.queue.feasibility);
         let mut verdicts = parts.map(|number| {
             let part = &fleet.parts[*number as usize];
-            let found = feasible(&spec.ask, limit, fleet, part, None);
+            let found = feasible(&spec.ask, limit, fleet, part, SharingKey::default());
             let verdict = found.as_ref().err().copied();
             cache.note(fleet, (spec, limit, *number), found);
             verdict

@@ -116,7 +116,8 @@ pub(crate) fn would_start_together(
             let part = &fleet.parts[number as usize];
             looked_at += LEAST_AS_NODES + part.order.len() as u64;
             let limit = limit_in(spec, part);
-            match feasible(&spec.ask, limit, &fleet, part, Some(spec.owner.uid)) {
+            let key = fleet.sharing_key(state, spec);
+            match feasible(&spec.ask, limit, &fleet, part, key) {
                 Ok(demand) => lanes.push((number, demand)),
                 Err(reason) => refusal = refusal_for(reason, name, limit),
             }
@@ -252,7 +253,8 @@ impl Trial<'_> {
         let part = &fleet.parts[number as usize];
         self.count(LEAST_AS_NODES + part.order.len() as u64);
         let limit = limit_in(spec, part);
-        let demand = feasible(&spec.ask, limit, fleet, part, Some(spec.owner.uid))
+        let key = fleet.sharing_key(self.state, spec);
+        let demand = feasible(&spec.ask, limit, fleet, part, key)
             .map_err(|reason| refusal_for(reason, name, limit))?;
         let Some(licenses) = self.licenses_due(&demand) else {
             let text = "no running job's end sets its licenses free";

@@ -6,7 +6,7 @@ use crate::demand::pick::Pick;
 use crate::nodes::devices::give_back;
 use crate::nodes::fleet::{Fleet, PartView};
 use crate::nodes::node_map::NodeMap;
-use crate::nodes::room::{NodeUsers, Room};
+use crate::nodes::room::{NodeLabel, NodeUsers, Room};
 use crate::nodes::rooms::{minus, narrow, needs_of};
 use crate::nodes::sharing::lend;
 use crate::place::NodeSource;
@@ -303,6 +303,7 @@ impl<'a> AfterPreemption<'a> {
             room.exclusive = false;
             if rest {
                 (room.by_user, room.users) = (false, NodeUsers::None);
+                room.label = NodeLabel::Any;
             }
         }
         if !rest {

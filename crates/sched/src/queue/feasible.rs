@@ -2,7 +2,7 @@
 
 use crate::demand::Demand;
 use crate::nodes::fleet::{Fleet, PartView};
-use crate::nodes::room::Room;
+use crate::nodes::room::{Room, SharingKey};
 use crate::place::choose;
 use crate::place::node_source::EmptyNodes;
 use muster_core::decide::within_memory_limit;
@@ -53,7 +53,7 @@ pub(crate) fn feasible(
     limit: TimeLimit,
     fleet: &Fleet,
     part: &PartView,
-    user: Option<u32>,
+    key: SharingKey,
 ) -> Result<Demand, Reason> {
     if part.own.as_ref().is_some_and(|own| !own.open) {
         return Err(Reason::Reservation);
@@ -69,7 +69,7 @@ pub(crate) fn feasible(
     if !within_memory_limit(fleet.config.as_deref(), &part.config, ask) {
         return Err(Reason::MaxMemPerLimit);
     }
-    let demand = Demand::new(ask, limit, fleet, part, user)?;
+    let demand = Demand::new(ask, limit, fleet, part, key)?;
     if part
         .config
         .max_nodes

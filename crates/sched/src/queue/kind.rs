@@ -3,6 +3,7 @@
 use super::partitions_of;
 use crate::nodes::fleet::Fleet;
 use crate::nodes::reserved::places_of;
+use crate::nodes::room::SharingKey;
 use crate::order::{OrderClass, QueueOrder};
 use muster_core::decide::{barred, restricts};
 use muster_core::policy::limits::checks_starts;
@@ -41,8 +42,8 @@ pub(crate) struct Kind {
     pub(super) licenses: Option<String>,
     /// The holder of the limits that they count towards, if limits are enforced.
     pub(super) counts_for: Option<LimitHolder>,
-    /// Their owner, if users get nodes exclusively.
-    pub(super) user: Option<u32>,
+    /// Their owner and label, if they matter.
+    pub(super) key: SharingKey,
     /// The QOS, if it decides which jobs they may preempt.
     pub(super) qos: Option<String>,
     /// Partitions in which they may not start, and why.
@@ -109,6 +110,7 @@ impl Kind {
             immediate_s: _,
             mail: _,
             export: _,
+            // Covered by `Fleet::sharing_key`, as far as it is a label.
             shown: _,
             wait_all_nodes: _,
             interactive: _,
@@ -150,7 +152,7 @@ impl Kind {
                     qos: state.qos_of(job).to_owned(),
                 }
             }),
-            user: fleet.by_user.then_some(owner.uid),
+            key: fleet.sharing_key(state, &job.spec),
             qos: (state
                 .preemption()
                 .is_some_and(|p| p.kind == PreemptType::Qos))

@@ -175,6 +175,7 @@ impl Requests<'_> {
             Sharing::Default => {}
             Sharing::Exclusive => self.add("exclusive", "TRUE"),
             Sharing::ExclusiveUser => self.add("exclusive", "user"),
+            Sharing::ExclusiveMcs => self.add("exclusive", "mcs"),
             Sharing::Oversubscribe => self.add("oversubscribe", "TRUE"),
         }
         self.maybe("num_proc", *min_cpus_per_node);

@@ -93,10 +93,11 @@ fn state(out: &mut String, view: &NodeView<'_>, style: RecordStyle) {
     view.state.write_complete(out);
     put!(
         out,
-        " ThreadsPerCore={} TmpDisk={} Weight={} Owner=N/A MCS_label=N/A",
+        " ThreadsPerCore={} TmpDisk={} Weight={} Owner=N/A MCS_label={}",
         config.threads_per_core,
         config.tmp_disk_mib,
-        config.weight
+        config.weight,
+        view.node.mcs_label.as_deref().unwrap_or("N/A")
     );
     style.newline(out);
 }

@@ -220,11 +220,12 @@ fn sharing(chosen: &ChosenOptions) -> Result<Sharing, OptionError> {
     {
         None | Some("1" | "yes" | "exclusive") => Ok(Sharing::Exclusive),
         Some("user") => Ok(Sharing::ExclusiveUser),
-        Some(kind @ ("mcs" | "topo")) => Err(OptionError::fatal(format!(
-            "--exclusive={kind} is not supported; use --exclusive or --exclusive=user"
+        Some("mcs") => Ok(Sharing::ExclusiveMcs),
+        Some(kind @ "topo") => Err(OptionError::fatal(format!(
+            "--exclusive={kind} is not supported; use --exclusive, --exclusive=user or --exclusive=mcs"
         ))),
         Some(_) => Err(OptionError::invalid("Invalid --exclusive specification")
-            .with_hint("--exclusive takes nothing or 'user'")),
+            .with_hint("--exclusive takes nothing, 'user' or 'mcs'")),
     }
 }
 

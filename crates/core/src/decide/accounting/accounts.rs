@@ -1,6 +1,6 @@
 //! Accounts: added, changed, deleted.
 
-use super::{Records, check_terms, parent_or_root, set_terms};
+use super::{Records, check_terms, parent_or_root, set_root_terms, set_terms};
 use crate::event::AccountsChange;
 use muster_model::accounts::{Account, AssociationTerms, ROOT};
 use muster_model::command::TermsAsk;
@@ -53,7 +53,7 @@ pub(super) fn modify(
     for name in names {
         if name == ROOT && parent.is_empty() {
             let mut root = records.accounts.root.clone();
-            set_terms(&mut root, terms)?;
+            set_root_terms(&mut root, terms)?;
             changes.push(AccountsChange::Root(root));
             continue;
         }

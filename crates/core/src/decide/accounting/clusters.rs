@@ -1,7 +1,7 @@
 //! Clusters: the controller's own one, whose settings are those of `root`, and records of others with their accounts and
 //! users, which nothing but sacctmgr looks at.
 
-use super::{Records, check, check_terms, names, record_changes, set_terms};
+use super::{Records, check, check_terms, names, record_changes, set_root_terms};
 use crate::event::{AccountsChange, RecordChange};
 use crate::policy::access;
 use crate::state::State;
@@ -147,7 +147,7 @@ pub(super) fn modify(
     for name in names {
         if is_own(state, name) {
             let mut root = state.accounts.root.clone();
-            set_terms(&mut root, &ask.terms)?;
+            set_root_terms(&mut root, &ask.terms)?;
             changes.push(AccountsChange::Root(root));
             let classification = ask.classification.iter().cloned();
             changes.extend(classification.map(AccountsChange::Classified));
@@ -186,7 +186,7 @@ pub(super) fn delete(state: &State, names: &[String]) -> Result<Vec<AccountsChan
 }
 
 fn set(cluster: &mut Cluster, ask: &ClusterAsk) -> Result<(), Refusal> {
-    set_terms(&mut cluster.terms, &ask.terms)?;
+    set_root_terms(&mut cluster.terms, &ask.terms)?;
     if let Some(text) = &ask.classification {
         cluster.classification.clone_from(text);
     }
@@ -196,6 +196,11 @@ fn set(cluster: &mut Cluster, ask: &ClusterAsk) -> Result<(), Refusal> {
 fn is_own(state: &State, name: &str) -> bool {
     let config = state.config.as_ref();
     config.is_some_and(|config| config.cluster_name.eq_ignore_ascii_case(name))
+}
+
+/// Whether there is a cluster of that name.
+pub(super) fn is_known(state: &State, name: &str) -> bool {
+    is_own(state, name) || state.accounts.clusters.contains_key(name)
 }
 
 fn not_found(name: &str) -> Refusal {

@@ -78,7 +78,9 @@ pub(super) fn folded(all: &Accounts, edit: &AccountsEdit) -> AccountsEdit {
             each(names, &|name: &mut String| *name = name.to_lowercase());
             of_terms(&mut ask.terms);
         }
-        AccountsAsk::NoteJobs(_) | AccountsAsk::ReserveJobIds(_) => {}
+        AccountsAsk::NoteJobs(_)
+        | AccountsAsk::RecordStorage(_)
+        | AccountsAsk::ReserveJobIds(_) => {}
         AccountsAsk::SetUsage(all) => {
             for one in all {
                 user(&mut one.user);
@@ -88,6 +90,11 @@ pub(super) fn folded(all: &Accounts, edit: &AccountsEdit) -> AccountsEdit {
         AccountsAsk::DeleteClusters => {
             each(names, &|name: &mut String| *name = name.to_lowercase())
         }
+        AccountsAsk::SetResource(_)
+        | AccountsAsk::DeleteResources
+        | AccountsAsk::SetFederation(_)
+        | AccountsAsk::DeleteFederations
+        | AccountsAsk::SetFeatures(_) => {}
     }
     // Repeated names are taken once.
     let mut named = HashSet::new();
@@ -178,7 +185,13 @@ fn action(state: &State, edit: &AccountsEdit) -> &'static str {
         AccountsAsk::AddClusters(_) => "Add Clusters",
         AccountsAsk::ModifyClusters(_) => "Modify Clusters",
         AccountsAsk::DeleteClusters => "Remove Clusters",
+        AccountsAsk::SetResource(_) => "Modify Resources",
+        AccountsAsk::DeleteResources => "Remove Resources",
+        AccountsAsk::SetFederation(_) => "Modify Federations",
+        AccountsAsk::DeleteFederations => "Remove Federations",
+        AccountsAsk::SetFeatures(_) => "Modify Clusters",
         AccountsAsk::NoteJobs(_) => "Modify Job",
+        AccountsAsk::RecordStorage(_) => "Record Storage",
         AccountsAsk::ReserveJobIds(_) => "Modify Clusters",
     }
 }
@@ -205,8 +218,14 @@ fn concerned(edit: &AccountsEdit) -> (Vec<String>, Vec<String>) {
         | AccountsAsk::AddClusters(_)
         | AccountsAsk::ModifyClusters(_)
         | AccountsAsk::NoteJobs(_)
+        | AccountsAsk::RecordStorage(_)
         | AccountsAsk::ReserveJobIds(_)
         | AccountsAsk::SetUsage(_)
+        | AccountsAsk::SetResource(_)
+        | AccountsAsk::DeleteResources
+        | AccountsAsk::SetFederation(_)
+        | AccountsAsk::DeleteFederations
+        | AccountsAsk::SetFeatures(_)
         | AccountsAsk::DeleteClusters => (Vec::new(), Vec::new()),
     }
 }

@@ -167,7 +167,13 @@ pub(super) fn check(
         | AccountsAsk::AddClusters(_)
         | AccountsAsk::ModifyClusters(_)
         | AccountsAsk::DeleteClusters
+        | AccountsAsk::SetResource(_)
+        | AccountsAsk::DeleteResources
+        | AccountsAsk::SetFederation(_)
+        | AccountsAsk::DeleteFederations
+        | AccountsAsk::SetFeatures(_)
         | AccountsAsk::NoteJobs(_)
+        | AccountsAsk::RecordStorage(_)
         | AccountsAsk::ReserveJobIds(_)
         | AccountsAsk::SetUsage(_)
         | AccountsAsk::DeleteWckeys(_) => asker.require(request),

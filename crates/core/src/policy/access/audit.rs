@@ -290,10 +290,25 @@ fn of_ask(edit: &AccountsEdit) -> Subject {
         AccountsAsk::AddClusters(ask) => cluster(names().word("add"), ask),
         AccountsAsk::ModifyClusters(ask) => cluster(names().word("modify"), ask),
         AccountsAsk::DeleteClusters => names().word("delete"),
+        AccountsAsk::SetResource(resource) => names()
+            .word("set")
+            .key("Count", Some(resource.count))
+            .key("PercentAllowed", Some(resource.percent_allocated())),
+        AccountsAsk::DeleteResources => names().word("delete"),
+        AccountsAsk::SetFederation(federation) => {
+            let clusters = federation.members.iter().map(|member| &member.cluster);
+            let clusters: Vec<String> = clusters.cloned().collect();
+            names().word("set").list("Cluster", &clusters)
+        }
+        AccountsAsk::DeleteFederations => names().word("delete"),
+        AccountsAsk::SetFeatures(of) => names().list("Features", &of.features),
         AccountsAsk::SetUsage(all) => {
             let raw = all.iter().map(|one| one.raw).fold(0, u64::saturating_add);
             names().key("RawUsage", Some(raw))
         }
+        AccountsAsk::RecordStorage(scan) => names()
+            .key("Path", Some(&scan.path))
+            .key("Users", Some(scan.users.len())),
         AccountsAsk::ReserveJobIds(last) => names().key("JobIds", Some(last.0)),
         AccountsAsk::NoteJobs(note) => names()
             .key("Comment", note.comment.as_ref())

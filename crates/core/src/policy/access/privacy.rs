@@ -3,8 +3,9 @@
 //! these, before they are written; commands filter nothing.
 
 use super::role_of;
+use crate::policy::mcs;
 use crate::state::State;
-use muster_model::account_limits::Scope;
+use muster_model::account_limits::{Scope, ScopeUse};
 use muster_model::accounts::{Accounts, ROOT};
 use muster_model::command::Identity;
 use muster_model::ids::JobId;
@@ -28,6 +29,8 @@ pub enum JobScope {
         uid: u32,
         /// The accounts, those under them included.
         accounts: BTreeSet<String>,
+        /// Labels of jobs that one sees, where labels decide that for jobs that have one.
+        labels: Option<BTreeSet<String>>,
     },
 }
 
@@ -50,6 +53,7 @@ impl JobScope {
         JobScope::Of {
             uid: identity.uid,
             accounts: coordinated(&state.accounts, &identity.user),
+            labels: mcs::labels_seen(state, identity),
         }
     }
 
@@ -57,13 +61,21 @@ impl JobScope {
     pub fn contains(&self, owner: u32, account: &str) -> bool {
         match self {
             JobScope::All => true,
-            JobScope::Of { uid, accounts } => *uid == owner || accounts.contains(account),
+            JobScope::Of { uid, accounts, .. } => *uid == owner || accounts.contains(account),
         }
     }
 
     /// Whether this job is among them.
     pub fn has(&self, job: &Job) -> bool {
-        self.contains(job.spec.owner.uid, job.spec.account_name())
+        let (owner, account) = (job.spec.owner.uid, job.spec.account_name());
+        let by_label = match self {
+            JobScope::Of { uid, labels, .. } if *uid != owner => labels.as_ref(),
+            JobScope::All | JobScope::Of { .. } => None,
+        };
+        match (by_label, job.spec.mcs_label()) {
+            (Some(labels), Some(label)) => labels.contains(label),
+            _ => self.contains(owner, account),
+        }
     }
 
     /// Whether a record of this number, or one of the array of this number, is among them. What is not known is not.
@@ -79,7 +91,11 @@ impl JobScope {
     /// The only owner whose jobs are among them, if there is one.
     pub fn only_owner(&self) -> Option<u32> {
         match self {
-            JobScope::Of { uid, accounts } if accounts.is_empty() => Some(*uid),
+            JobScope::Of {
+                uid,
+                accounts,
+                labels,
+            } if accounts.is_empty() && labels.is_none() => Some(*uid),
             JobScope::All | JobScope::Of { .. } => None,
         }
     }
@@ -91,6 +107,9 @@ impl JobScope {
         };
         (node.jobs).retain(|id| state.jobs.get(id).is_some_and(|job| self.has(job)));
         node.only_user = node.only_user.filter(|user| user == uid);
+        if node.jobs.is_empty() {
+            node.mcs_label = None;
+        }
     }
 }
 
@@ -207,15 +226,7 @@ pub fn accounts(state: &State, identity: &Identity, mut all: Accounts) -> Accoun
     if usage {
         all.usage.retain(|(account, user), _| sees(account, user));
         all.fair = hidden_from(std::mem::take(&mut all.fair), sees);
-        all.tres_usage.retain(|scope, _| match scope {
-            Scope::Account(account) => mine.contains(account),
-            Scope::Association(account, user) | Scope::PartitionAssociation(account, user, _) => {
-                sees(account, user)
-            }
-            Scope::Qos(_) => false,
-            Scope::QosUser(_, user) => user == me,
-            Scope::QosAccount(_, account) => mine.contains(account),
-        });
+        all.tres_usage.retain(|scope, _| is_of(scope, me, &mine));
         // Lines of others, and of accounts whose use is private.
         let usage = private(PrivateData::USAGE);
         all.shares.retain(|share| match share.user.as_str() {
@@ -238,6 +249,32 @@ pub fn accounts(state: &State, identity: &Identity, mut all: Accounts) -> Accoun
             !share.user.is_empty() || share.account == ROOT || mine.contains(&share.account)
         };
         all.shares.retain(own);
+    }
+    all
+}
+
+/// Whether the use of a scope is that of a user, or of accounts that the user coordinates.
+fn is_of(scope: &Scope, me: &str, mine: &BTreeSet<String>) -> bool {
+    match scope {
+        Scope::Account(account) | Scope::QosAccount(_, account) => mine.contains(account),
+        Scope::Association(account, user) | Scope::PartitionAssociation(account, user, _) => {
+            user == me || mine.contains(account)
+        }
+        Scope::Qos(_) => false,
+        Scope::QosUser(_, user) => user == me,
+    }
+}
+
+/// The use that a user may see: with `PrivateData=jobs`, `usage` or `users`, the own one and that of coordinated accounts.
+pub fn uses(state: &State, identity: &Identity, mut all: Vec<ScopeUse>) -> Vec<ScopeUse> {
+    let words = PrivateData::JOBS
+        .with(PrivateData::USAGE)
+        .with(PrivateData::USERS);
+    if hides(state, identity, words) {
+        let known = state.accounts.user(&identity.user);
+        let me = known.map_or(identity.user.as_str(), |user| user.name.as_str());
+        let mine = coordinated(&state.accounts, me);
+        all.retain(|used| is_of(&used.scope, me, &mine));
     }
     all
 }

@@ -2,7 +2,7 @@
 //! well; that of the partition comes before the job's own. Limits of groups hold at each level of the tree of accounts,
 //! others where they are set nearest to the user.
 
-use super::submit_partitions;
+use super::{add_billing, submit_partitions};
 use crate::state::State;
 use crate::state::limit_use::CurrentUse;
 use muster_model::account_limits::{Limits, Scope, TresAmount, TresAmounts, TresUsage};
@@ -338,19 +338,20 @@ impl State {
         if !self.keeps_limits() {
             return None;
         }
-        let has_flag = |name: &str| {
-            let qos = self.accounts.qos.get(name);
-            qos.is_some_and(|qos| qos.has("DenyOnLimit"))
-        };
+        let qos = &self.accounts.qos;
+        let has_flag = |name: &str| qos.get(name).is_some_and(|qos| qos.has("DenyOnLimit"));
         let is_own = has_flag(self.qos_of(job));
         let denies = |name: &&str| {
             let of_partition = self.partition(name).and_then(|p| p.qos.as_deref());
             is_own || of_partition.is_some_and(has_flag)
         };
         let partitions = submit_partitions(self, job, waits).into_iter();
-        let tres = least_of(job);
         let mut denying = partitions.filter(denies);
-        denying.find_map(|name| self.over_limit(job, name, &tres, Beside::Nothing, now))
+        denying.find_map(|name| {
+            let mut tres = least_of(job);
+            add_billing(self, name, &mut tres);
+            self.over_limit(job, name, &tres, Beside::Nothing, now)
+        })
     }
 
     /// The limit that keeps a job from starting with these resources in that partition, given the use beside the
@@ -530,8 +531,8 @@ fn missing(state: &State, job: &Job, partition: &str) -> Option<ExceededLimit> {
     None
 }
 
-/// The time limit of a job that gives none, in its partition, if that has no default: the least of the partition's limit and the
-/// `MaxWall` of its QOS, or else of its association.
+/// The time limit of a job that gives none, in its partition, if that has no default: the least of the partition's limit, the
+/// `MaxWall` of its QOS, or else of its association, and the time that `MaxTRESMins` of these leaves it.
 pub fn default_limit(state: &State, job: &Job, of_partition: TimeLimit) -> TimeLimit {
     if !state.keeps_limits() {
         return of_partition;
@@ -544,11 +545,31 @@ pub fn default_limit(state: &State, job: &Job, of_partition: TimeLimit) -> TimeL
         own.filter_map(|scope| state.limits_in(scope).max_wall_min)
             .next()
     };
-    match (wall(true).or_else(|| wall(false)), of_partition) {
+    let wall = wall(true).or_else(|| wall(false));
+    let least = wall.into_iter().chain(longest(state, job, &scopes)).min();
+    match (least, of_partition) {
         (None, limit) => limit,
         (Some(wall), TimeLimit::Unlimited) => TimeLimit::Minutes(wall),
         (Some(wall), TimeLimit::Minutes(most)) => TimeLimit::Minutes(most.min(wall)),
     }
+}
+
+/// Minutes that a job may run within `MaxTRESMins`, of each resource as the first of the scopes says that has one; none where it
+/// could not run at all.
+fn longest(state: &State, job: &Job, scopes: &[Scope]) -> Option<u32> {
+    let mut tres = least_of(job);
+    add_billing(state, &job.partition, &mut tres);
+    let mut limits: BTreeMap<String, u64> = BTreeMap::new();
+    for scope in scopes {
+        for TresAmount { name, amount } in &state.limits_in(scope).max_tres_mins {
+            limits.entry(name.clone()).or_insert(*amount);
+        }
+    }
+    let minutes = limits.iter().filter_map(|(name, most)| {
+        let asked = tres.get(name).filter(|asked| *asked > 0)?;
+        u32::try_from(most / asked).ok()
+    });
+    minutes.filter(|minutes| *minutes > 0).min()
 }
 
 /// Limits of a user in an account, in that partition, with those of the accounts above where it has none.
@@ -589,7 +610,7 @@ enum Beside<'u> {
 }
 
 /// CPUs and nodes that a job asks for at least.
-fn least_of(job: &Job) -> TresAmounts {
+pub(crate) fn least_of(job: &Job) -> TresAmounts {
     let ask = &job.spec.ask;
     TresAmounts::from_iter([
         ("cpu", u64::from(ask.min_cpus())),
@@ -622,13 +643,14 @@ fn written(rule: LimitRule) -> &'static str {
 /// Slurm's word for a limit that is broken.
 fn reason(rule: LimitRule, name: &str, qos: bool) -> Reason {
     use Reason as R;
-    // Reasons of an association, and of a QOS, each by resource: CPUs, memory, nodes, devices.
-    let by = |assoc: [R; 4], of_qos: [R; 4]| {
+    // Reasons of an association, and of a QOS, each by resource: CPUs, memory, nodes, devices, billing.
+    let by = |assoc: [R; 5], of_qos: [R; 5]| {
         let list = if qos { of_qos } else { assoc };
         match name {
             "cpu" => list[0],
             "mem" => list[1],
             "node" => list[2],
+            "billing" => list[4],
             _ => list[3],
         }
     };
@@ -648,12 +670,14 @@ fn reason(rule: LimitRule, name: &str, qos: bool) -> Reason {
                 R::AssocGrpMemLimit,
                 R::AssocGrpNodeLimit,
                 R::AssocGrpGRES,
+                R::AssocGrpBilling,
             ],
             [
                 R::QOSGrpCpuLimit,
                 R::QOSGrpMemLimit,
                 R::QOSGrpNodeLimit,
                 R::QOSGrpGRES,
+                R::QOSGrpBilling,
             ],
         ),
         LimitRule::GrpMins => by(
@@ -662,12 +686,14 @@ fn reason(rule: LimitRule, name: &str, qos: bool) -> Reason {
                 R::AssocGrpMemMinutes,
                 R::AssocGrpNodeMinutes,
                 R::AssocGrpGRESMinutes,
+                R::AssocGrpBillingMinutes,
             ],
             [
                 R::QOSGrpCPUMinutesLimit,
                 R::QOSGrpMemoryMinutes,
                 R::QOSGrpNodeMinutes,
                 R::QOSGrpGRESMinutes,
+                R::QOSGrpBillingMinutes,
             ],
         ),
         LimitRule::GrpRunMins => by(
@@ -676,12 +702,14 @@ fn reason(rule: LimitRule, name: &str, qos: bool) -> Reason {
                 R::AssocGrpMemRunMinutes,
                 R::AssocGrpNodeRunMinutes,
                 R::AssocGrpGRESRunMinutes,
+                R::AssocGrpBillingRunMinutes,
             ],
             [
                 R::QOSGrpCPURunMinutesLimit,
                 R::QOSGrpMemoryRunMinutes,
                 R::QOSGrpNodeRunMinutes,
                 R::QOSGrpGRESRunMinutes,
+                R::QOSGrpBillingRunMinutes,
             ],
         ),
         LimitRule::MaxTres => by(
@@ -690,12 +718,14 @@ fn reason(rule: LimitRule, name: &str, qos: bool) -> Reason {
                 R::AssocMaxMemPerJob,
                 R::AssocMaxNodePerJobLimit,
                 R::AssocMaxGRESPerJob,
+                R::AssocMaxBillingPerJob,
             ],
             [
                 R::QOSMaxCpuPerJobLimit,
                 R::QOSMaxMemoryPerJob,
                 R::QOSMaxNodePerJobLimit,
                 R::QOSMaxGRESPerJob,
+                R::QOSMaxBillingPerJob,
             ],
         ),
         LimitRule::MaxMins => by(
@@ -704,12 +734,14 @@ fn reason(rule: LimitRule, name: &str, qos: bool) -> Reason {
                 R::AssocMaxMemMinutesPerJob,
                 R::AssocMaxNodeMinutesPerJob,
                 R::AssocMaxGRESMinutesPerJob,
+                R::AssocMaxBillingMinutesPerJob,
             ],
             [
                 R::QOSMaxCpuMinutesPerJobLimit,
                 R::QOSMaxMemoryMinutesPerJob,
                 R::QOSMaxNodeMinutesPerJob,
                 R::QOSMaxGRESMinutesPerJob,
+                R::QOSMaxBillingMinutesPerJob,
             ],
         ),
         LimitRule::PerNode => by(
@@ -718,57 +750,64 @@ fn reason(rule: LimitRule, name: &str, qos: bool) -> Reason {
                 R::AssocMaxMemPerNode,
                 R::AssocMaxNodePerJobLimit,
                 R::AssocMaxGRESPerNode,
+                R::AssocMaxBillingPerNode,
             ],
             [
                 R::QOSMaxCpuPerNode,
                 R::QOSMaxMemoryPerNode,
                 R::QOSMaxNodePerJobLimit,
                 R::QOSMaxGRESPerNode,
+                R::QOSMaxBillingPerNode,
             ],
         ),
         LimitRule::PerUser => by(
-            [R::QOSMaxCpuPerUserLimit; 4],
+            [R::QOSMaxCpuPerUserLimit; 5],
             [
                 R::QOSMaxCpuPerUserLimit,
                 R::QOSMaxMemoryPerUser,
                 R::QOSMaxNodePerUserLimit,
                 R::QOSMaxGRESPerUser,
+                R::QOSMaxBillingPerUser,
             ],
         ),
         LimitRule::PerAccount => by(
-            [R::MaxCpuPerAccount; 4],
+            [R::MaxCpuPerAccount; 5],
             [
                 R::MaxCpuPerAccount,
                 R::MaxMemoryPerAccount,
                 R::MaxNodePerAccount,
                 R::MaxGRESPerAccount,
+                R::MaxBillingPerAccount,
             ],
         ),
         LimitRule::RunMinsPerUser => by(
-            [R::MaxCpuRunMinsPerUser; 4],
+            [R::MaxCpuRunMinsPerUser; 5],
             [
                 R::MaxCpuRunMinsPerUser,
                 R::MaxMemoryRunMinsPerUser,
                 R::MaxNodeRunMinsPerUser,
                 R::MaxGRESRunMinsPerUser,
+                R::MaxBillingRunMinsPerUser,
             ],
         ),
         LimitRule::RunMinsPerAccount => by(
-            [R::MaxCpuRunMinsPerAccount; 4],
+            [R::MaxCpuRunMinsPerAccount; 5],
             [
                 R::MaxCpuRunMinsPerAccount,
                 R::MaxMemoryRunMinsPerAccount,
                 R::MaxNodeRunMinsPerAccount,
                 R::MaxGRESRunMinsPerAccount,
+                R::MaxBillingRunMinsPerAccount,
             ],
         ),
         LimitRule::MinTres => by(
-            [R::QOSMinCpuNotSatisfied; 4],
+            [R::QOSMinCpuNotSatisfied; 5],
             [
                 R::QOSMinCpuNotSatisfied,
                 R::QOSMinMemory,
                 R::QOSMinNode,
                 R::QOSMinGRES,
+                R::QOSMinBilling,
             ],
         ),
     }

@@ -101,6 +101,42 @@ fn requests() -> Vec<fn(JobTarget) -> UserCommand> {
 }
 
 #[test]
+fn use_of_others_is_private() {
+    use muster_model::account_limits::{Scope, ScopeUse, TresAmounts};
+    let used = |scope| ScopeUse {
+        scope,
+        jobs: 1,
+        submitted: 1,
+        accruing: 0,
+        tres: TresAmounts::new(),
+        run_minutes: TresAmounts::new(),
+        minutes: TresAmounts::new(),
+        wall_hundredths: 0,
+    };
+    let owner = user(OWNER).user;
+    let all = || {
+        vec![
+            used(Scope::Account("physics".into())),
+            used(Scope::Association("physics".into(), owner.clone())),
+            used(Scope::Qos("normal".into())),
+            used(Scope::QosUser("normal".into(), owner.clone())),
+        ]
+    };
+    for (words, hidden) in [
+        ("none", false),
+        ("jobs", true),
+        ("usage", true),
+        ("users", true),
+    ] {
+        let (w, ..) = private(words);
+        let seen = |uid| privacy::uses(&w.state, &user(uid), all()).len();
+        assert_eq!(seen(OPERATOR), 4, "{words}");
+        assert_eq!(seen(OWNER), if hidden { 2 } else { 4 }, "{words}");
+        assert_eq!(seen(STRANGER), if hidden { 0 } else { 4 }, "{words}");
+    }
+}
+
+#[test]
 fn what_of_accounting_is_seen() {
     let names = |words: &str, uid: u32| {
         let (w, ..) = private(words);

@@ -2,6 +2,7 @@
 
 use crate::world::{spec, target};
 use muster_model::account_limits::LimitAsk;
+use muster_model::accounts::{Federation, Resource};
 use muster_model::command::ListEdit;
 use muster_model::command::{
     AccountsAsk, AccountsEdit, ClusterAsk, JobSelection, JobUpdate, NodeUpdate, QosAsk,
@@ -315,6 +316,10 @@ pub(super) fn edits() -> Vec<(AccessRequest, UserCommand)> {
             edit(&["4711"], AccountsAsk::NoteJobs(Default::default())),
         ),
         (
+            AccessRequest::RecordStorage,
+            edit(&["home"], AccountsAsk::RecordStorage(Default::default())),
+        ),
+        (
             AccessRequest::RenameUser,
             edit(
                 &["u3"],
@@ -326,6 +331,27 @@ pub(super) fn edits() -> Vec<(AccessRequest, UserCommand)> {
         (
             AccessRequest::EditClusters,
             edit(&["west"], AccountsAsk::AddClusters(ClusterAsk::default())),
+        ),
+        (
+            AccessRequest::EditResources,
+            edit(
+                &["ansys@flex1"],
+                AccountsAsk::SetResource(Resource {
+                    name: "ansys".to_owned(),
+                    server: "flex1".to_owned(),
+                    ..Resource::default()
+                }),
+            ),
+        ),
+        (
+            AccessRequest::EditFederations,
+            edit(
+                &["fed"],
+                AccountsAsk::SetFederation(Federation {
+                    name: "fed".to_owned(),
+                    ..Federation::default()
+                }),
+            ),
         ),
         (
             AccessRequest::ModifyClusters,

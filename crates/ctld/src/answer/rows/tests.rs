@@ -211,6 +211,7 @@ fn jobs_that_may_not_be_seen_are_not_there() {
     }
     rows.follow(&mut state);
     let of = |uid, accounts: &[&str]| JobScope::Of {
+        labels: None,
         uid,
         accounts: accounts.iter().map(|a| (*a).to_owned()).collect(),
     };

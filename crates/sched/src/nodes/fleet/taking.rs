@@ -32,7 +32,10 @@ impl Fleet {
         view.room.exclusive |= want.alone;
         view.room.by_user |= want.only_user;
         if self.by_user {
-            view.room.users = view.room.users.with(want.user);
+            view.room.users = view.room.users.with(want.key.user);
+        }
+        if self.by_label {
+            view.room.label = view.room.label.with(want.key.label.as_ref());
         }
         view.room.devices = DeviceRoom::of(class, &view.gres_used);
         let share = NodeShare {

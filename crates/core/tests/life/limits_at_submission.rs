@@ -1,0 +1,70 @@
+//! Limits of accounting that a submission meets: refusals of `DenyOnLimit` and `--immediate`, and time limits that follow.
+
+use crate::accounts::{account, edit, users};
+use crate::world::{World, config, spec, user};
+use muster_core::decide::{check_immediate, prospective_job};
+use muster_model::account_limits::LimitAsk;
+use muster_model::command::{AccountsAsk, ListEdit, QosAsk, TermsAsk};
+use muster_model::job::Reason;
+use muster_model::refusal::RefusalCode;
+use muster_model::spec::JobSpec;
+use muster_model::time::TimeLimit;
+
+/// A world with a QOS that has this limit, in which user 1000 may submit.
+fn limited(key: &str, value: &str, flags: &[&str]) -> World {
+    let mut config = config();
+    config.order.enforce_limits = true;
+    config.partitions[0].billing_weights = Some("CPU=2".into());
+    config.partitions[0].default_time = None;
+    config.partitions[0].max_time = TimeLimit::Unlimited;
+    let mut world = World::with(config);
+    let ask = QosAsk {
+        limits: vec![LimitAsk::new(key, value)],
+        flags: Some(ListEdit {
+            sign: None,
+            names: flags.iter().map(|flag| (*flag).to_owned()).collect(),
+        }),
+        ..QosAsk::default()
+    };
+    world.must(0, edit(&["q"], AccountsAsk::AddQos(ask)));
+    world.must(0, edit(&["a"], account("root")));
+    world.must(0, edit(&["u1000"], users("a", TermsAsk::default())));
+    world
+}
+
+fn asking(tasks: u32) -> JobSpec {
+    let mut job = spec("j");
+    job.qos = Some("q".into());
+    job.ask.ntasks = Some(tasks);
+    job.time_limit = None;
+    job
+}
+
+#[test]
+fn billing_is_counted_when_a_job_is_submitted() {
+    let mut world = limited("maxtresperjob", "billing=4", &["DenyOnLimit"]);
+    world.submit(asking(2));
+    assert_eq!(world.refusal(asking(3)), RefusalCode::AccountingPolicy);
+}
+
+#[test]
+fn a_job_without_a_time_limit_has_the_time_that_its_minutes_allow() {
+    let mut world = limited("maxtresmins", "cpu=60", &[]);
+    let id = world.submit(asking(4));
+    assert_eq!(world.job(id).time_limit, TimeLimit::Minutes(15));
+    // No time is short enough for one of this size.
+    let id = world.submit(asking(100));
+    assert_eq!(world.job(id).time_limit, TimeLimit::Unlimited);
+}
+
+#[test]
+fn a_job_that_would_wait_for_a_limit_does_not_start_at_once() {
+    let world = limited("maxtresperjob", "cpu=2", &[]);
+    for (tasks, may) in [(2, true), (3, false)] {
+        let job = prospective_job(&world.state, &user(1000), &asking(tasks), world.now).unwrap();
+        let refusal = check_immediate(&world.state, &job, world.now).err();
+        let expected = (!may).then_some(Reason::QOSMaxCpuPerJobLimit.name());
+        let detail = refusal.as_ref().map(|refusal| refusal.detail.as_str());
+        assert_eq!(detail, expected);
+    }
+}
