@@ -428,6 +428,7 @@ fn options(
         });
     }
     let partitions = chosen.value("partition").unwrap_or_default().split(',');
+    let partitions = partitions.filter(|own| !own.is_empty());
     let partitions: Vec<String> = partitions.map(str::to_owned).collect();
     let queue = submission::queue_name(request, &partitions, &mapping, &mut client)?;
     Ok((words, queue))

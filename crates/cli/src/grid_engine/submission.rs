@@ -506,10 +506,13 @@ pub(super) fn queue_name(
         let name = queue.split('@').next().unwrap_or_default();
         return Ok(name.to_owned());
     }
-    if request.queues.is_empty() && mapping.queues.is_empty() {
+    if partitions.is_empty() && mapping.queues.is_empty() {
         return Ok(site::ALL.to_owned());
     }
     let ctx = site::cluster(client).map_err(|e| unreachable(&e))?;
+    if let [only] = partitions {
+        return Ok(site::queue_of(mapping, &ctx.partitions, only));
+    }
     let default = ctx.partitions.iter().find(|partition| partition.default);
     let name = default.map_or("", |partition| &partition.name);
     Ok(site::queue_of(mapping, &ctx.partitions, name))
