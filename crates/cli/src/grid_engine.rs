@@ -10,6 +10,7 @@ mod jsv;
 mod malformed;
 mod memory;
 mod output;
+mod places;
 pub(crate) mod qacct;
 pub(crate) mod qalter;
 pub(crate) mod qconf;

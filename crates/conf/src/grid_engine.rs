@@ -1,10 +1,13 @@
 //! `sge.conf`, beside slurm.conf: what names of Grid Engine (queues, parallel environments, complexes, projects) stand for here. It
 //! is read by user commands, and by the controller for its verifier (`jsv_url`). Nothing here reads a file.
 
+pub mod edited;
+mod host_groups;
 mod pattern;
 pub mod resources;
 pub mod slots;
 
+pub use self::host_groups::{ALL_HOSTS, HostGroup};
 pub use self::pattern::fits;
 use crate::diagnostic::{Diagnostic, Origin, Severity};
 use muster_model::limits::RESERVATION_USERS_MAX;
@@ -21,7 +24,7 @@ pub const ARCH: &str = if cfg!(target_arch = "aarch64") {
 pub const FILE: &str = "sge.conf";
 
 /// Syntax after each keyword, for messages and for the page about the file.
-pub const FORMS: [(&str, &str); 9] = [
+pub const FORMS: [(&str, &str); 10] = [
     ("queue", "NAME PARTITION"),
     ("pe", "NAME $pe_slots|$fill_up|$round_robin|COUNT"),
     (
@@ -29,6 +32,7 @@ pub const FORMS: [(&str, &str); 9] = [
         "NAME gres:NAME[:TYPE] [host|slot|job] | license:NAME | feature:NAME | memory",
     ),
     ("project", "NAME ACCOUNT"),
+    ("hostgroup", "@NAME HOST|@NAME ..."),
     ("jsv_url", "[script:]/PATH"),
     ("jsv_allowed_mod", "OPTION[,OPTION...]|none"),
     ("arusers", "USER|@GROUP ..."),
@@ -95,6 +99,19 @@ pub enum AllocationRule {
 }
 
 impl AllocationRule {
+    /// The rule of a text, as `allocation_rule` has it.
+    pub fn parse(text: &str) -> Option<AllocationRule> {
+        match text {
+            "$pe_slots" => Some(AllocationRule::PeSlots),
+            "$fill_up" => Some(AllocationRule::FillUp),
+            "$round_robin" => Some(AllocationRule::RoundRobin),
+            _ => {
+                let count = text.parse().ok().filter(|count| *count > 0);
+                count.map(AllocationRule::Fixed)
+            }
+        }
+    }
+
     /// As `allocation_rule` has it.
     pub fn text(self) -> String {
         match self {
@@ -141,6 +158,8 @@ pub struct Mapping {
     pub complexes: Vec<(String, ComplexTarget)>,
     /// Project and account.
     pub projects: Vec<(String, String)>,
+    /// Groups of hosts.
+    pub host_groups: Vec<HostGroup>,
     /// The program that verifies all submissions.
     pub jsv: Option<String>,
     /// Options of qalter that users may still change where `jsv` verifies submissions; all without the line.
@@ -183,8 +202,8 @@ impl Mapping {
                     help: match form {
                         Some((name, form)) => format!("write: {name} {form}"),
                         None => {
-                            "a line begins with queue, pe, complex, project, jsv_url, jsv_allowed_mod, arusers, job_tmpdir or \
-                             commands"
+                            "a line begins with queue, pe, complex, project, hostgroup, jsv_url, jsv_allowed_mod, arusers, \
+                             job_tmpdir or commands"
                                 .to_owned()
                         }
                     },
@@ -202,6 +221,9 @@ impl Mapping {
         }
         if keyword == "jsv_allowed_mod" {
             return self.take_allowed_mod(words);
+        }
+        if keyword == "hostgroup" {
+            return self.take_host_group(words);
         }
         if keyword == "arusers" {
             return self.take_reservation_users(words);
@@ -392,15 +414,7 @@ pub fn jsv_path(url: &str) -> Result<&str, String> {
 }
 
 fn rule(text: &str) -> Result<AllocationRule, String> {
-    match text {
-        "$pe_slots" => Ok(AllocationRule::PeSlots),
-        "$fill_up" => Ok(AllocationRule::FillUp),
-        "$round_robin" => Ok(AllocationRule::RoundRobin),
-        _ => match text.parse() {
-            Ok(count) if count > 0 => Ok(AllocationRule::Fixed(count)),
-            _ => Err(format!("'{text}' is not a valid allocation rule")),
-        },
-    }
+    AllocationRule::parse(text).ok_or_else(|| format!("'{text}' is not a valid allocation rule"))
 }
 
 fn target(words: &[&str]) -> Result<ComplexTarget, String> {

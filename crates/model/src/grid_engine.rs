@@ -6,7 +6,7 @@ use crate::spec::JobSpec;
 
 /// Marks a job of the Grid Engine commands. Its value is the name of the command: qsub, qrsh, qlogin.
 pub const COMMAND: &str = "ge-command";
-/// Name of the queue that was asked for, where it is one.
+/// Name of the queue that was asked for; where several will do, a queue for each partition, `long.q:long,all.q:batch`.
 pub const QUEUE: &str = "ge-queue";
 /// Parallel environment and slots, as `smp 4`.
 pub const PE: &str = "ge-pe";
@@ -24,6 +24,12 @@ pub const BINARY: &str = "ge-binary";
 /// The queues that `-q` names, as they were given; absent without it.
 pub const HARD_QUEUES: &str = "ge-hard-queues";
 
+/// The queues that `-q` names after `-soft`.
+pub const SOFT_QUEUES: &str = "ge-soft-queues";
+
+/// The queues that `-masterq` names.
+pub const MASTER_QUEUES: &str = "ge-master-queues";
+
 /// Slots of the parallel environment as they were given, where that is more than one number: `2-8`.
 pub const PE_RANGE: &str = "ge-pe-range";
 /// Directory in which the command was called.
@@ -32,7 +38,7 @@ pub const SUBMIT_DIR: &str = "ge-submit-dir";
 pub const SHELL: &str = "ge-shell";
 
 /// All of these names, and that of the commands of Torque.
-pub const NAMES: [&str; 13] = [
+pub const NAMES: [&str; 15] = [
     COMMAND,
     QUEUE,
     PE,
@@ -42,6 +48,8 @@ pub const NAMES: [&str; 13] = [
     HOLD_JID,
     BINARY,
     HARD_QUEUES,
+    SOFT_QUEUES,
+    MASTER_QUEUES,
     PE_RANGE,
     SUBMIT_DIR,
     SHELL,
@@ -55,6 +63,19 @@ pub const ACCOUNTED: [&str; 6] = [COMMAND, PE, PE_RANGE, HARD, SOFT, HARD_QUEUES
 pub fn value<'a>(spec: &'a JobSpec, name: &str) -> Option<&'a str> {
     let found = spec.shown.iter().find(|(key, _)| key == name);
     found.map(|(_, value)| value.as_str())
+}
+
+/// The queue of a job that runs in a partition, as its submitter knows it; the partition's name if nothing is known.
+pub fn queue_in<'a>(spec: &'a JobSpec, partition: &'a str) -> &'a str {
+    let Some(text) = value(spec, QUEUE).filter(|text| !text.is_empty()) else {
+        return partition;
+    };
+    if !text.contains(':') {
+        return text;
+    }
+    let mut each = text.split(',').filter_map(|one| one.rsplit_once(':'));
+    let found = each.find(|(_, own)| *own == partition);
+    found.map_or(partition, |(queue, _)| queue)
 }
 
 /// The parallel environment that was asked for, and its slots as they were given.
@@ -99,3 +120,26 @@ pub const VARIABLES: [&str; 19] = [
     "SGE_HGR_gpu",
     "SGE_CLUSTER_NAME",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_partition_of_a_job_has_its_queue() {
+        let of = |mark: &str| JobSpec {
+            shown: vec![(QUEUE.to_owned(), mark.to_owned())],
+            ..JobSpec::default()
+        };
+        for (mark, partition, want) in [
+            ("all.q", "batch", "all.q"),
+            ("long.q:long,all.q:batch", "batch", "all.q"),
+            ("long.q:long,all.q:batch", "long", "long.q"),
+            ("long.q:long,all.q:batch", "other", "other"),
+            ("", "batch", "batch"),
+        ] {
+            assert_eq!(queue_in(&of(mark), partition), want, "{mark} {partition}");
+        }
+        assert_eq!(queue_in(&JobSpec::default(), "batch"), "batch");
+    }
+}

@@ -469,8 +469,16 @@ pub(crate) fn change(
                 .split(',')
                 .filter(|own| !own.is_empty() && *own != "all.q");
             spec.partitions = named.map(partition).collect();
-            let first = value.split(',').next().unwrap_or_default();
-            set_mark(spec, marks::QUEUE, first, is_grid_engine);
+            let mut named = value.split(',').filter(|own| !own.is_empty());
+            let queue = match spec.partitions.len() {
+                0 | 1 => named.next().unwrap_or_default().to_owned(),
+                // As `marks::queue_in` reads them.
+                _ => {
+                    let each = named.map(|own| format!("{own}:{}", partition(own)));
+                    each.collect::<Vec<_>>().join(",")
+                }
+            };
+            set_mark(spec, marks::QUEUE, &queue, is_grid_engine);
             set_mark(spec, marks::HARD_QUEUES, value, is_grid_engine);
         }
         "l_hard" | "global_l_hard" => {

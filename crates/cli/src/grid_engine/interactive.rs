@@ -1,9 +1,10 @@
 //! qrsh, qlogin, qsh: what runs at once, in front of the user. Their options become those of srun, which does the work.
 
 use super::arguments::{self, OperandPosition, Parsed};
+use super::places::places;
 use super::request::{Request, WorkDir};
-use super::submission::{self, places};
-use super::{fail, jsv, qsub, site, unreachable};
+use super::submission;
+use super::{defaults, fail, jsv, qsub, site, unreachable};
 use crate::connect::Client;
 use crate::options::{HelpForm, Opt, Spec, flag, opt};
 use crate::say;
@@ -51,12 +52,14 @@ pub(crate) static QSH: Spec = Spec {
 const NOTES: &str =
     "The command's words are joined by blanks, and the shell on the host reads them again.\n";
 
-const AT_ONCE: &str = "it runs at once, in front of you; use qsub";
 const NO_CONTEXT: &str = "jobs have no context; use -v for variables of the job";
-const STREAMS: &str = "its streams are yours; let the shell redirect them";
 
 static OPTIONS: &[Opt] = &[
-    opt("a", "date_time", "when it may start").refused(AT_ONCE),
+    opt(
+        "a",
+        "date_time",
+        "do not start before [[CC]YY]MMDDhhmm[.SS], with -now n",
+    ),
     opt("ac", "context_list", "add variables to the job's context").warns(NO_CONTEXT),
     opt("c", "selector", "when to checkpoint").refused("there are no checkpointing environments"),
     opt("ckpt", "name", "checkpointing environment")
@@ -68,36 +71,42 @@ static OPTIONS: &[Opt] = &[
     )
     .warns(NO_CONTEXT),
     opt("dl", "date_time", "deadline").refused("there are no deadline users"),
-    opt("e", "path", "file for standard error").refused(STREAMS),
-    flag("h", "submit held").refused(AT_ONCE),
-    opt("hold_jid", "jobs", "wait until these jobs have ended").refused(AT_ONCE),
-    opt("i", "path", "file for standard input").refused(STREAMS),
-    opt("j", "y|n", "standard error goes where standard output goes").refused(STREAMS),
+    opt("e", "path", "file for standard error"),
+    flag("h", "submit held, with -now n; qrls lets it start"),
+    opt(
+        "hold_jid",
+        "jobs",
+        "wait until these jobs have ended, with -now n",
+    ),
+    opt("i", "path", "file for standard input"),
+    opt("j", "y|n", "standard error goes where standard output goes")
+        .partly("n has no effect: with -o and without -e both go to one file"),
     opt("js", "share", "share of the job in its project")
         .warns("shares are those of users and accounts"),
-    opt("m", "events", "send mail").refused(AT_ONCE),
-    opt("M", "addresses", "who gets the mail").refused(AT_ONCE),
+    opt("m", "events", "send mail").partly("s, mail when a job is suspended, is not sent"),
+    opt("M", "addresses", "who gets the mail").partly("the first address only"),
     opt("masterl", "resources", "requests of the first task")
         .refused("all tasks have the same requests; use -l"),
-    opt("masterq", "queues", "queues for the first task")
-        .refused("a job runs in one partition; use -q"),
-    opt("mbind", "policy", "how memory is bound").refused("use srun --mem-bind"),
-    flag("notify", "send a signal before the end").refused("use srun --signal=USR2@60"),
-    opt("o", "path", "file for standard output").refused(STREAMS),
+    opt("masterq", "queues", "queues for the first task"),
+    opt("mbind", "policy", "how memory is bound: cores[:strict], nlocal[:strict]")
+        .partly("round_robin is refused"),
+    flag("notify", "send SIGUSR2 a minute before the end by -l h_rt")
+        .partly("nothing is sent before a suspension or qdel"),
+    opt("o", "path", "file for standard output"),
     opt("ot", "tickets", "override tickets").refused("there are no tickets; use -p"),
     opt("r", "y|n", "whether the job may run again").refused("nobody would be there for it"),
     opt("sc", "context_list", "set the job's context").warns(NO_CONTEXT),
     opt("shell", "y|n", "let a shell read the command")
         .refused("the shell on the host always reads the command's words"),
-    flag("verify", "print the job and submit nothing").refused("use srun --test-only"),
-    opt("@", "file", "read options from a file").refused("write them on the command line"),
+    flag("verify", "print the job and submit nothing")
+        .refused("qsub -verify prints it; srun --test-only asks when it would start"),
+    opt("@", "file", "read options from a file"),
     opt("ar", "reservation", "run in this reservation"),
     opt(
         "jsv",
         "url",
         "program that verifies the job before it is sent",
-    )
-    .partly("of the command line; sge_request files are not read"),
+    ),
     opt("A", "account_string", "text for accounting"),
     opt("b", "y|n", "the operand is a command").stored("it always is"),
     opt("binding", "strategy", "bind to cores")
@@ -126,13 +135,14 @@ static OPTIONS: &[Opt] = &[
     opt("p", "priority", "from -1023 to 1024"),
     opt("pe", "pe_name slot_range", "parallel environment and slots")
         .partly("on one host, and of a range the least number; use qsub for more"),
+    opt("par", "rule", "allocation rule in place of that of -pe"),
     opt("pty", "y|n", "with a terminal"),
     opt("P", "project", "project"),
     opt("q", "queues", "queues to run in"),
     opt("R", "y|n", "reserve resources")
         .stored("all jobs that wait first in line have their resources reserved"),
     flag("soft", "requests after this need not be met")
-        .partly("they cause a warning and change nothing"),
+        .partly("for features of nodes and queues; of consumables it is refused, as in Grid Engine; others cause a warning"),
     opt("S", "path", "shell").refused("the user's own shell is started"),
     opt("v", "variables", "variables of the job"),
     flag("V", "the job gets all variables").stored("it always does"),
@@ -161,7 +171,7 @@ pub(crate) fn sh_main(args: &[String]) -> ExitCode {
 }
 
 fn main(spec: &'static Spec, args: &[String]) -> ExitCode {
-    let parsed = match arguments::parse(spec, args, OperandPosition::End) {
+    let mut parsed = match arguments::parse(spec, args, OperandPosition::End) {
         Ok(parsed) => parsed,
         Err(wrong) => return fail(wrong.text(), 1),
     };
@@ -169,7 +179,8 @@ fn main(spec: &'static Spec, args: &[String]) -> ExitCode {
         say::stdout(&spec.help());
         return ExitCode::SUCCESS;
     }
-    match words(spec.name, &parsed) {
+    let made = gather(&mut parsed).and_then(|verifiers| words(spec.name, &parsed, &verifiers));
+    match made {
         Ok((words, queue)) => {
             let mark = |key: &str, value: &str| (key.to_owned(), value.to_owned());
             let command = mark(marks::COMMAND, spec.name);
@@ -181,8 +192,29 @@ fn main(spec: &'static Spec, args: &[String]) -> ExitCode {
     }
 }
 
+/// Puts the options of sge_request files and of files of `-@` where they count, the weakest first. Gives the programs of `-jsv`.
+fn gather(parsed: &mut Parsed) -> Result<Vec<String>, ExitCode> {
+    // A task in a job has what the job has.
+    if parsed.has("inherit") {
+        return Ok(Vec::new());
+    }
+    let mut places = Vec::new();
+    for file in defaults::request_files() {
+        places.extend(defaults::from_file(&file).map_err(qsub::misplaced)?);
+    }
+    let own = std::mem::take(&mut parsed.options);
+    places.extend(defaults::expanded(String::new(), own, 0).map_err(qsub::misplaced)?);
+    let verifiers = qsub::verifiers(&places);
+    parsed.options = places.into_iter().flat_map(|place| place.options).collect();
+    Ok(verifiers)
+}
+
 /// The command line of srun, and the queue that the job is in where a job is made.
-fn words(name: &str, parsed: &Parsed) -> Result<(Vec<String>, Option<String>), ExitCode> {
+fn words(
+    name: &str,
+    parsed: &Parsed,
+    verifiers: &[String],
+) -> Result<(Vec<String>, Option<String>), ExitCode> {
     let command = match (name, parsed.operands.is_empty()) {
         ("qsh", _) => Some(format!("xterm {}", parsed.operands.join(" "))),
         ("qlogin", _) | (_, true) => None,
@@ -203,7 +235,7 @@ fn words(name: &str, parsed: &Parsed) -> Result<(Vec<String>, Option<String>), E
             .take(given)
             .map_err(|refused| qsub::complain(&refused))?;
     }
-    let command = verified(name, parsed, &mut request, command)?;
+    let command = verified(name, parsed, verifiers, &mut request, command)?;
     let (mut words, queue) = options(name, &request, command.as_deref())?;
     if parsed.last("now").is_none_or(|now| now.starts_with('y')) {
         words.push(format!("--immediate={AT_ONCE_S}"));
@@ -215,7 +247,7 @@ fn words(name: &str, parsed: &Parsed) -> Result<(Vec<String>, Option<String>), E
     if wants_terminal {
         words.push("--pty".to_owned());
     }
-    if parsed.has("nostdin") {
+    if parsed.has("nostdin") && request.stdin.is_none() {
         words.push("--input=none".to_owned());
     }
     if parsed.has("verbose") {
@@ -231,16 +263,17 @@ fn words(name: &str, parsed: &Parsed) -> Result<(Vec<String>, Option<String>), E
     Ok((words, Some(queue)))
 }
 
-/// Has the program of `-jsv` verify the job; gives the command as it is after that.
+/// Has the programs of `-jsv` verify the job; gives the command as it is after that.
 fn verified(
     name: &str,
     parsed: &Parsed,
+    verifiers: &[String],
     request: &mut Request,
     command: Option<String>,
 ) -> Result<Option<String>, ExitCode> {
-    let Some(url) = parsed.last("jsv") else {
+    if verifiers.is_empty() {
         return Ok(command);
-    };
+    }
     if name == "qsh" || command.is_none() {
         let mut none = qsub::Program {
             script: Vec::new(),
@@ -248,7 +281,7 @@ fn verified(
             args: Vec::new(),
             name: name.to_ascii_uppercase(),
         };
-        jsv::verify(&[url.to_owned()], name, request, &mut none)?;
+        jsv::verify(verifiers, name, request, &mut none)?;
         if !none.args.is_empty() {
             return Err(super::unable_to_run(
                 "the JSV adds arguments, and there is no command that could have any",
@@ -264,7 +297,7 @@ fn verified(
         path,
         args: words.collect(),
     };
-    jsv::verify(&[url.to_owned()], name, request, &mut program)?;
+    jsv::verify(verifiers, name, request, &mut program)?;
     let words: Vec<String> = std::iter::once(program.path).chain(program.args).collect();
     Ok(Some(words.join(" ")))
 }
@@ -332,9 +365,16 @@ fn options(
     let mut chosen = submission::options(request, &job, &resources, &mapping)
         .map_err(|refused| qsub::complain(&refused))?;
     places(request, &resources, &mapping, &mut client, &mut chosen)?;
-    submission::soft(request, &mapping, &mut chosen);
+    submission::dependencies(request, &mut client, &mut chosen)?;
+    if let Some(signal) = chosen.value("signal").map(str::to_owned) {
+        // The step's tasks are all that the job has.
+        let signal = signal.strip_prefix("B:").unwrap_or(&signal);
+        chosen.set("signal", Some(signal.to_owned()));
+    }
+    submission::soft(request, &mapping, &client.endpoint.gres_types, &mut chosen)
+        .map_err(|why| super::unable_to_run(&why))?;
     if let Some((pe, slots)) = &request.pe {
-        if mapping.rule(pe) != Some(AllocationRule::PeSlots) && slots.least() > 1 {
+        if request.rule_of(pe, &mapping) != Some(AllocationRule::PeSlots) && slots.least() > 1 {
             let text = format!(
                 "{name}: -pe {pe} may need several hosts: use qsub, or an environment with $pe_slots"
             );
@@ -350,15 +390,17 @@ fn options(
         chosen.set("ntasks", Some("1".to_owned()));
         chosen.set("cpus-per-task", Some(slots.least().to_string()));
     }
-    let left_out = [
-        "output",
-        "error",
-        "open-mode",
-        "input",
-        "array",
-        "requeue",
-        "no-requeue",
-    ];
+    let mut left_out = vec!["open-mode", "array", "requeue", "no-requeue"];
+    for (long, given) in [
+        ("output", &request.stdout),
+        ("error", &request.stderr),
+        ("input", &request.stdin),
+    ] {
+        // Streams are the caller's.
+        if given.is_none() {
+            left_out.push(long);
+        }
+    }
     let mut words = Vec::new();
     if let Some(class) = &request.class {
         words.push(format!("--class={class}"));
@@ -385,7 +427,10 @@ fn options(
             None => format!("--{}", given.row.long),
         });
     }
-    let queue = submission::queue_name(request, &mapping, &mut client)?;
+    let partitions = chosen.value("partition").unwrap_or_default().split(',');
+    let partitions = partitions.filter(|own| !own.is_empty());
+    let partitions: Vec<String> = partitions.map(str::to_owned).collect();
+    let queue = submission::queue_name(request, &partitions, &mapping, &mut client)?;
     Ok((words, queue))
 }
 

@@ -236,8 +236,14 @@ fn asked(client: &str, request: &Request, program: &Program) -> JsvRequest {
         add("pe_min", &slots.least().to_string());
         add("pe_max", &slots.most().to_string());
     }
-    if !request.queues.is_empty() {
-        add("q_hard", &request.queues.join(","));
+    for (name, queues) in [
+        ("masterq", &request.master_queues),
+        ("q_hard", &request.queues),
+        ("q_soft", &request.soft_queues),
+    ] {
+        if !queues.is_empty() {
+            add(name, &queues.join(","));
+        }
     }
     flags(&mut add, &[("r", request.rerun == Some(true))]);
     texts(&mut add, &[("S", request.shell.as_ref())]);
@@ -301,7 +307,7 @@ fn apply(outcome: &Outcome, request: &mut Request, program: &mut Program) -> Res
 }
 
 /// Parameters that are options of the same name and form.
-const OPTIONS: [&str; 22] = [
+const OPTIONS: [&str; 23] = [
     "a",
     "ar",
     "A",
@@ -313,6 +319,7 @@ const OPTIONS: [&str; 22] = [
     "j",
     "m",
     "M",
+    "masterq",
     "N",
     "notify",
     "now",
@@ -364,8 +371,12 @@ fn change(
                 give("l", value, request).map_err(refused)?;
             }
         }
-        "q_hard" | "global_q_hard" => {
-            request.queues.clear();
+        "q_hard" | "global_q_hard" | "q_soft" | "global_q_soft" => {
+            request.is_soft = name.ends_with("soft");
+            match request.is_soft {
+                true => request.soft_queues.clear(),
+                false => request.queues.clear(),
+            }
             if !value.is_empty() {
                 give("q", value, request).map_err(refused)?;
             }
@@ -406,6 +417,7 @@ fn clear(name: &str, request: &mut Request) -> Result<(), String> {
         "i" => request.stdin = None,
         "m" => request.mail_events.clear(),
         "M" => request.mail_to = None,
+        "masterq" => request.master_queues.clear(),
         "N" => request.name = None,
         "o" => request.stdout = None,
         "p" => request.priority = 0,

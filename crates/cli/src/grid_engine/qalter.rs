@@ -65,7 +65,7 @@ static OPTIONS: &[Opt] = &[
         "hold, or with capital letters release",
     ),
     opt("display", "display", "X display of the job").refused(LATER),
-    flag("hard", "requests after this must be met").stored("all requests must be"),
+    flag("hard", "requests after this must be met"),
     opt("he", "y|n", "what exit status 100 does").refused(LATER),
     opt("hold_jid", "jobs", "wait until these jobs have ended"),
     opt("hold_jid_ad", "jobs", "tasks wait for tasks"),
@@ -129,14 +129,16 @@ static OPTIONS: &[Opt] = &[
     opt("S", "path", "shell").refused(LATER),
     opt("sc", "context_list", "set the job's context").refused("jobs have no context"),
     opt("shell", "y|n", "let a shell read the command").refused(LATER),
-    flag("soft", "requests after this need not be met").refused(LATER),
+    flag("soft", "requests after this need not be met").partly("-l of features of nodes; not -q"),
     opt("t", "tasks", "tasks of the job"),
     opt("tc", "count", "at most so many tasks run at once"),
     opt("u", "users", "jobs of these users; * is all"),
     opt("v", "variables", "variables of the job").refused(LATER),
     flag("V", "all variables").refused(LATER),
     flag("verify", "print the job and change nothing").refused("use qstat -j JOB"),
-    opt("w", "e|w|n|p|v", "verify").refused("use muster why JOB"),
+    opt("w", "e|w|n|p|v", "verify").partly(
+        "v and p are refused: use muster why JOB; what can never run is refused at all other levels",
+    ),
     opt("wd", "directory", "run in this directory"),
     opt("@", "file", "read options from a file").refused("write them on the command line"),
     flag("help", "print this help"),
@@ -155,6 +157,12 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
         .filter(|given| !matches!(given.name, "h" | "t" | "u"))
         .collect();
     for given in &asked {
+        if given.name == "w" && matches!(given.value(), "v" | "p") {
+            return Err(fail(
+                "qalter: -w v and -w p are not supported: use muster why JOB",
+                1,
+            ));
+        }
         request
             .take(given)
             .map_err(|refused| qsub::complain(&refused))?;
@@ -164,6 +172,12 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
         .map(|kinds| qhold::change(kinds, true))
         .transpose();
     let hold = hold.map_err(|why| fail(&format!("qalter: {why}"), 1))?;
+    if !request.soft_queues.is_empty() {
+        let why = "qalter: -q after -soft is not supported: delete the job and submit it anew";
+        return Err(fail(why, 1));
+    }
+    let is_change = |given: &&&OptionArgument| !matches!(given.name, "hard" | "soft" | "w");
+    let asked: Vec<&OptionArgument> = asked.iter().filter(is_change).copied().collect();
     if asked.is_empty() && hold.is_none() {
         return Err(fail("qalter: nothing is to be changed", 1));
     }
@@ -327,6 +341,12 @@ fn update(
             "parallel environment"
         }
         "l" => {
+            if !request.soft.is_empty() {
+                soft(&mut update, request, job, mapping, client)?;
+            }
+            if request.hard.is_empty() {
+                return Ok((update, "soft resource list"));
+            }
             resources(&mut update, request, job, mapping, client)?;
             "hard resource list"
         }
@@ -469,7 +489,7 @@ fn built(
         queues: queues.to_vec(),
         ..Request::default()
     };
-    super::submission::places(&request, resources, mapping, client, &mut chosen).map_err(|_| 1)?;
+    super::places::places(&request, resources, mapping, client, &mut chosen).map_err(|_| 1)?;
     let mut line = SubmitLine {
         chosen,
         words: Vec::new(),
@@ -477,6 +497,26 @@ fn built(
     };
     let built = line::build(&mut line, "qalter").map_err(|_| 1)?;
     Ok(built.spec)
+}
+
+/// `-soft -l`: the list takes the place of the one before.
+fn soft(
+    update: &mut JobUpdate,
+    request: &Request,
+    job: &Job,
+    mapping: &Mapping,
+    client: &Client,
+) -> Result<(), u8> {
+    let mut chosen = ChosenOptions::new(OptionCommand::Sbatch);
+    super::submission::soft(request, mapping, &client.endpoint.gres_types, &mut chosen)
+        .map_err(complain)?;
+    update.ask = Some(ResourceAsk {
+        prefer: chosen.value("prefer").map(str::to_owned),
+        ..job.spec.ask.clone()
+    });
+    let list = super::submission::joined(&request.soft);
+    update.shown.push((marks::SOFT.to_owned(), list));
+    Ok(())
 }
 
 /// `-l`: the list takes the place of the one before.
@@ -536,7 +576,7 @@ fn requests_of_qsub(
         exclude: built.ask.exclude,
         // The controller's conversion of the memory before.
         cpus_per_task: None,
-        ..job.spec.ask.clone()
+        ..update.ask.take().unwrap_or_else(|| job.spec.ask.clone())
     });
     if built.licenses != job.spec.licenses {
         update.licenses = Some(built.licenses.unwrap_or_default());
@@ -557,7 +597,7 @@ fn requests_of_others(update: &mut JobUpdate, all: &Resources, job: &Job) -> Res
         );
     }
     if all.slot_bytes > 0 {
-        let mut ask = job.spec.ask.clone();
+        let mut ask = update.ask.take().unwrap_or_else(|| job.spec.ask.clone());
         ask.memory = MemoryAsk::PerCpu(all.slot_bytes.div_ceil(1 << 20));
         update.ask = Some(ask);
     }

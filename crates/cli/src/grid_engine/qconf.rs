@@ -1,10 +1,17 @@
 //! qconf: shows the configuration in Grid Engine's words, and changes queues and what accounting has. What else would change the
 //! configuration is refused, with the place where it is changed.
 
+mod accounting;
 mod change;
+mod host_groups;
 mod in_files;
+mod objects;
+mod options;
 mod queues;
+mod quota_sets;
 mod settings;
+mod share_tree;
+mod site_file;
 mod tables;
 mod users;
 
@@ -13,178 +20,42 @@ use super::{fail, fits, site, unreachable};
 use crate::connect::Client;
 use crate::listing::context::Ctx;
 use crate::listing::query;
-use crate::options::{HelpForm, Opt, Spec, flag, opt};
+use crate::options::{HelpForm, Spec};
 use crate::say;
-use muster_conf::grid_engine::{ComplexTarget, CountedPer, Mapping};
+use muster_conf::grid_engine::{ALL_HOSTS, AllocationRule, ComplexTarget, CountedPer, Mapping};
+use muster_model::accounts::Accounts;
 use muster_model::config::PartitionConfig;
 use muster_model::time::TimeLimit;
+use quota_sets::QuotaSource;
 use settings::ShownSettings;
+use share_tree::ShareTree;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
 /// qconf.
 pub(crate) static SPEC: Spec = Spec {
     name: "qconf",
-    about: "Shows the configuration as Grid Engine's qconf does, and changes queues, users, projects and shares.",
+    about: "Shows and changes the configuration, as Grid Engine's qconf does.",
     operands: "",
     form: HelpForm::GridEngine,
-    options: OPTIONS,
+    options: options::OPTIONS,
     variables: &[],
     notes: "Queues are partitions: what changes them is scontrol's, and is undone by scontrol reconfigure unless ReconfigFlags has \
-            KeepPartInfo. Users, lists of users, projects and shares are sacctmgr's: what changes them is its commands, and prints \
-            what these print. A list of users is an account. Other options that add, change or delete (-a..., -A..., -m..., -M..., \
-            -d..., -r...) are refused with the line of slurm.conf or sge.conf that does the same.\n",
+            KeepPartInfo. Users, lists of users, projects, shares and resource quota sets are sacctmgr's: what changes them is its \
+            commands, and prints what these print. A list of users is an account. Parallel environments, complexes, host groups and \
+            the JSV are lines of sge.conf, job classes are in job_classes.conf: root, or the owner of the directory, changes them on \
+            the controller's host. For others, and on other hosts, qconf says what to write. All else that adds, changes or deletes \
+            is refused with its place.\n",
 };
-
-const QUEUES_ALONE: &str = "hostlist, slots, h_rt, user_lists, projects and xprojects of queues";
-
-static OPTIONS: &[Opt] = &[
-    flag("sc", "complexes"),
-    flag("sql", "queues"),
-    opt("sq", "queues", "a queue").optional(),
-    flag("spl", "parallel environments"),
-    opt("sp", "name", "a parallel environment"),
-    flag("sel", "hosts that run jobs"),
-    opt("se", "host", "a host that runs jobs"),
-    flag("sep", "hosts and their processors"),
-    flag("sh", "hosts for administration"),
-    flag("ss", "hosts for submission")
-        .partly("the hosts of the controller; any host that has the cluster's key will do"),
-    flag("sm", "managers"),
-    flag("so", "operators"),
-    flag("sul", "lists of users"),
-    opt("su", "lists", "lists of users, which are accounts"),
-    flag("suserl", "users"),
-    opt("suser", "users", "users"),
-    flag("sprjl", "projects"),
-    opt("sprj", "name", "a project"),
-    opt("scal", "name", "a calendar").partly("there are none"),
-    flag("scall", "calendars").partly("there are none"),
-    opt("sckpt", "name", "a checkpointing environment").partly("there are none"),
-    flag("sckptl", "checkpointing environments").partly("there are none"),
-    opt("srqs", "names", "resource quota sets")
-        .optional()
-        .refused(
-            "qquota shows quotas in use, sacctmgr show qos and sacctmgr show assoc the limits",
-        ),
-    flag("srqsl", "resource quota sets").partly("there are none; limits are sacctmgr's"),
-    opt("shgrp", "group", "a host group").partly("@allhosts, which has all hosts"),
-    opt("shgrp_tree", "group", "a host group as a tree").partly("@allhosts"),
-    opt("shgrp_resolved", "group", "the hosts of a host group").partly("@allhosts"),
-    flag("shgrpl", "host groups").partly("@allhosts"),
-    opt("sjc", "class", "a job class"),
-    flag("sjcl", "job classes"),
-    flag("ssconf", "configuration of the scheduler").partly("what slurm.conf has of it"),
-    opt("sconf", "hosts", "configuration")
-        .optional()
-        .partly("what slurm.conf and sge.conf have of it; hosts have none of their own"),
-    flag("sconfl", "hosts with a configuration of their own"),
-    flag("sstree", "share tree"),
-    flag("secl", "event clients").partly("the scheduler"),
-    flag("sss", "host of the scheduler"),
-    flag("sds", "detached settings").refused("no attribute is said of single hosts of a queue"),
-    opt(
-        "sobjl",
-        "object attribute value",
-        "objects with that attribute",
-    )
-    .refused("use qconf -sq, -se, -sp or scontrol show"),
-    opt("sst", "node", "a part of the share tree").refused("sshare shows shares"),
-    opt("sstnode", "nodes", "nodes of the share tree").refused("sshare shows shares"),
-    flag("stl", "threads of the controller").refused("use sdiag"),
-    flag("tsm", "have the scheduler say what it does").refused("use sdiag, or muster why JOB"),
-    opt("aq", "queue", "add a queue, with the editor").optional(),
-    opt("Aq", "file", "add the queue of a file"),
-    opt("mq", "queue", "change a queue, with the editor"),
-    opt("Mq", "file", "change a queue to what a file says"),
-    opt("dq", "queues", "delete queues"),
-    opt(
-        "mattr",
-        "object attribute value names",
-        "change an attribute; of a list, add to it",
-    )
-    .partly(QUEUES_ALONE),
-    opt(
-        "aattr",
-        "object attribute value names",
-        "add to a list of an attribute",
-    )
-    .partly(QUEUES_ALONE),
-    opt(
-        "dattr",
-        "object attribute value names",
-        "take from a list of an attribute",
-    )
-    .partly(QUEUES_ALONE),
-    opt(
-        "rattr",
-        "object attribute value names",
-        "put a value in place of another",
-    )
-    .partly(QUEUES_ALONE),
-    opt(
-        "Mattr",
-        "object file names",
-        "as -mattr, with attributes of a file",
-    )
-    .partly(QUEUES_ALONE),
-    opt(
-        "Aattr",
-        "object file names",
-        "as -aattr, with attributes of a file",
-    )
-    .partly(QUEUES_ALONE),
-    opt(
-        "Dattr",
-        "object file names",
-        "as -dattr, with attributes of a file",
-    )
-    .partly(QUEUES_ALONE),
-    opt(
-        "Rattr",
-        "object file names",
-        "as -rattr, with attributes of a file",
-    )
-    .partly(QUEUES_ALONE),
-    opt(
-        "am",
-        "users",
-        "make users managers (AdminLevel=Administrator)",
-    ),
-    opt("ao", "users", "make users operators (AdminLevel=Operator)"),
-    opt("dm", "users", "take that back from managers"),
-    opt("do", "users", "take that back from operators"),
-    opt(
-        "au",
-        "users lists",
-        "add users to lists, which are accounts",
-    ),
-    opt("du", "users lists", "take users off lists"),
-    opt("duser", "users", "delete users"),
-    opt(
-        "Aprj",
-        "file",
-        "add the project of a file, which is an account",
-    ),
-    opt("dprj", "projects", "delete projects"),
-    opt(
-        "astnode",
-        "path=shares",
-        "set shares of accounts or users; a user is user:NAME",
-    ),
-    opt(
-        "mstnode",
-        "path=shares",
-        "set shares of accounts or users; a user is user:NAME",
-    ),
-    opt("clearusage", "users", "forget what users have used"),
-    flag("help", "print this help"),
-];
 
 /// Runs qconf.
 pub(crate) fn main(args: &[String]) -> ExitCode {
     if let Some((word, values)) = args.split_first() {
-        if let Some(changed) = queues::run(word, values).or_else(|| change(word, values)) {
+        let changed = queues::run(word, values)
+            .or_else(|| change(word, values))
+            .or_else(|| accounting::run(word, values))
+            .or_else(|| objects::run(word, values));
+        if let Some(changed) = changed {
             return changed.unwrap_or_else(|code| code);
         }
         if let Some(said) = in_file(word, values) {
@@ -292,9 +163,6 @@ fn classes(given: &OptionArgument) -> Result<String, String> {
     }
 }
 
-/// The host group of all hosts.
-const ALL_HOSTS: &str = "@allhosts";
-
 /// Users and lists of users.
 fn people(mapping: &Mapping, given: &OptionArgument) -> Result<String, String> {
     let mut client = Client::connect().map_err(|e| e.to_string())?;
@@ -394,27 +262,64 @@ impl ClusterData {
                 "ckpt interface definition \"{name}\" does not exist"
             )),
             "sckptl" => none("ckpt interface definition"),
-            "srqsl" => none("resource quota set list"),
-            "shgrpl" => Ok(format!("{ALL_HOSTS}\n")),
-            "shgrp" | "shgrp_tree" | "shgrp_resolved" if name != ALL_HOSTS => {
-                Err(format!("Host group \"{name}\" does not exist"))
+            "sds" => Ok(String::new()),
+            "srqsl" | "srqs" | "sstree" | "sst" | "sstnode" => self.of_accounting(given),
+            "shgrpl" => {
+                let own = self.mapping.host_groups.iter().map(|own| own.name.clone());
+                let mut all: Vec<String> = own.chain([ALL_HOSTS.to_owned()]).collect();
+                all.sort();
+                Ok(lines(all))
             }
-            "shgrp" => Ok(format!(
-                "group_name {ALL_HOSTS}\nhostlist {}\n",
-                nodes().join(" ")
-            )),
-            "shgrp_tree" => {
-                let below = nodes().into_iter().map(|host| format!("   {host}"));
-                Ok(format!("{ALL_HOSTS}\n") + &lines(below.collect()))
+            "shgrp" => self.host_group(name),
+            "shgrp_tree" => self.host_group_tree(name),
+            "shgrp_resolved" => {
+                let hosts = self.mapping.hosts_of_group(name, &nodes());
+                let hosts = hosts.ok_or_else(|| host_groups::missing(name))?;
+                Ok(hosts.join(" ") + "\n")
             }
-            "shgrp_resolved" => Ok(nodes().join(" ") + "\n"),
             "sjc" | "sjcl" => classes(given),
             "sconfl" => none("config"),
-            "sstree" => Err("no sharetree element; shares are shown by sshare".to_owned()),
             "secl" => Ok(self.event_clients()),
             "ssconf" => Ok(self.settings().scheduler()),
             _ => self.configuration(name),
         }
+    }
+
+    /// Limits and shares.
+    fn of_accounting(&self, given: &OptionArgument) -> Result<String, String> {
+        let mut client = Client::connect().map_err(|e| e.to_string())?;
+        let answer = query::accounts(&mut client).map_err(|e| e.to_string())?;
+        let quotas = self.quota_sets(&answer.accounts);
+        let tree = ShareTree::of(&answer.accounts);
+        let no_tree = || "No sharetree".to_owned();
+        match given.name {
+            "srqs" => quotas.text(given.value()),
+            "srqsl" => match quotas.names() {
+                all if all.is_empty() => Err("no resource quota set list defined".to_owned()),
+                all => Ok(all.join("\n") + "\n"),
+            },
+            "sstree" => tree.linear().ok_or_else(no_tree),
+            "sst" => tree.indented().ok_or_else(no_tree),
+            _ => {
+                let nodes = given.value().split(',').map(|path| tree.node(path));
+                nodes.collect::<Result<Vec<_>, _>>().map(|all| all.concat())
+            }
+        }
+    }
+
+    fn quota_sets<'a>(&'a self, accounts: &'a Accounts) -> QuotaSource<'a> {
+        QuotaSource {
+            accounts,
+            partitions: &self.ctx.partitions,
+            mapping: &self.mapping,
+        }
+    }
+
+    /// Whether limits of accounts and QOS have an effect.
+    fn has_limits(&self) -> bool {
+        let words = self.setting("AccountingStorageEnforce").split(',');
+        let mut words = words.map(str::trim);
+        words.any(|word| ["limits", "safe", "all"].contains(&word))
     }
 
     fn queues(&self) -> Vec<(String, &PartitionConfig)> {
@@ -589,33 +494,53 @@ impl ClusterData {
     }
 
     fn environment(&self, name: &str) -> Result<String, String> {
-        let found = self.environments().into_iter().find(|(own, _)| own == name);
-        let (_, rule) =
-            found.ok_or_else(|| format!("parallel environment \"{name}\" does not exist"))?;
-        let slots: u32 = self
+        let rule = self.mapping.rule(name);
+        let rule = rule.ok_or_else(|| format!("parallel environment \"{name}\" does not exist"))?;
+        Ok(self.environment_text(name, rule))
+    }
+
+    /// Slots of all hosts.
+    fn slots(&self) -> u64 {
+        let cpus = self
             .ctx
             .nodes
             .iter()
-            .map(|node| node.config.job_cpus().len())
-            .sum();
+            .map(|node| node.config.job_cpus().len());
+        cpus.map(u64::from).sum()
+    }
+
+    /// An environment as `-sp` shows it.
+    fn environment_text(&self, name: &str, rule: AllocationRule) -> String {
         let rows = [
             ("pe_name", name.to_owned()),
-            ("slots", slots.to_string()),
+            ("slots", self.slots().to_string()),
             ("user_lists", "NONE".to_owned()),
             ("xuser_lists", "NONE".to_owned()),
             ("start_proc_args", "NONE".to_owned()),
             ("stop_proc_args", "NONE".to_owned()),
-            ("allocation_rule", rule),
+            ("allocation_rule", rule.text()),
             ("control_slaves", "TRUE".to_owned()),
             ("job_is_first_task", "TRUE".to_owned()),
             ("urgency_slots", "min".to_owned()),
             ("accounting_summary", "TRUE".to_owned()),
             ("qsort_args", "NONE".to_owned()),
         ];
-        Ok(rows
-            .iter()
+        rows.iter()
             .map(|(key, value)| format!("{key:<18} {value}\n"))
-            .collect())
+            .collect()
+    }
+
+    /// The names of all hosts.
+    fn host_names(&self) -> Vec<String> {
+        let names = self.ctx.nodes.iter().map(|node| node.config.name.clone());
+        names.collect()
+    }
+
+    /// Whether there is a license of that name.
+    fn has_license(&self, name: &str) -> bool {
+        let licenses = self.setting("Licenses").split(',');
+        let mut names = licenses.map(|own| own.split([':', '=', '@']).next().unwrap_or_default());
+        names.any(|own| own == name)
     }
 
     fn host(&self, name: &str) -> Result<String, String> {

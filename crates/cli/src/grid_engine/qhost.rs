@@ -2,6 +2,7 @@
 
 use super::arguments::{self, OperandPosition, Parsed};
 use super::qstat::lines::{self, date};
+use super::qstat::matching;
 use super::qstat::queues::{self, Instance};
 use super::qstat::xml::escaped;
 use super::resources::{self, Resource};
@@ -28,7 +29,9 @@ pub(crate) static QHOST: Spec = Spec {
             .partly("what hosts report, generic resources and licenses"),
         opt("h", "hosts", "only these hosts"),
         flag("j", "show jobs"),
-        opt("l", "resources", "only hosts with these resources").refused("use qselect -l"),
+        opt("l", "resources", "only hosts with these resources").partly(
+            "generic resources, features, licenses, memory, processors, names and architecture",
+        ),
         flag("ncb", "no columns about sockets, cores and threads"),
         flag("q", "show queues"),
         opt("u", "users", "only jobs of these users"),
@@ -56,7 +59,7 @@ static QSELECT_OPTIONS: &[Opt] = &[
         "resources",
         "only queues whose hosts have these resources",
     )
-    .partly("generic resources, slots, hostname and qname"),
+    .partly("generic resources, features, licenses, memory, slots, h_rt, processors, names and architecture"),
     opt(
         "pe",
         "names",
@@ -66,7 +69,7 @@ static QSELECT_OPTIONS: &[Opt] = &[
     opt("q", "queues", "only these queues"),
     opt("qs", "states", "only queues in these states: d u E"),
     opt("s", "states", "states of jobs").stored("no jobs are shown"),
-    opt("U", "users", "only queues that these users may use").refused("look at qconf -sq NAME"),
+    opt("U", "users", "only queues that these users may use"),
     flag("help", "print this help"),
 ];
 
@@ -121,6 +124,12 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
         nodes.retain(|node| list.split(',').any(|name| fits(name, &node.config.name)));
     }
     let known = queues::of_cluster(&ctx, &mapping, &jobs);
+    if parsed.has("l") {
+        // A host without a queue has none of the resources that jobs are given.
+        let mut fitting = known.clone();
+        matching::choose(&mut fitting, parsed, &mapping, &mut client)?;
+        nodes.retain(|node| fitting.iter().any(|own| own.host == node.config.name));
+    }
     let mut shown: Vec<&Job> = jobs.iter().collect();
     let of_users = uids.filter(|uids| !uids.is_empty());
     shown.retain(|job| {
@@ -428,13 +437,8 @@ fn jobs_xml(text: &mut String, host: &str, jobs: &[&Job], ctx: &Ctx, mapping: &M
 fn select(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
     let mapping = site::mapping()?;
     let mut client = Client::connect().map_err(|e| unreachable(&e))?;
-    if let Some(pe) = parsed.last("pe")
-        && !mapping
-            .environments()
-            .iter()
-            .any(|(name, _)| pe.split(',').any(|own| fits(own, name)))
-    {
-        return Err(fail("error: no such parallel environment", 1));
+    if let Some(pe) = parsed.last("pe") {
+        matching::check_environments(&mapping, pe).map_err(|why| fail(&why, 1))?;
     }
     let jobs = selection::active(&mut client, Vec::new()).map_err(|e| unreachable(&e))?;
     let ctx = site::cluster(&mut client).map_err(|e| unreachable(&e))?;
@@ -446,24 +450,10 @@ fn select(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
     if let Some(letters) = parsed.last("qs") {
         known.retain(|own| own.states.contains(|state| letters.contains(state)));
     }
-    let requests = parsed
-        .last("l")
-        .map(muster_conf::grid_engine::resources::split)
-        .transpose();
-    let requests = requests
-        .map_err(|why| fail(&format!("qselect: {why}"), 1))?
-        .unwrap_or_default();
-    for (name, value) in &requests {
-        let value = value.as_deref().unwrap_or("1");
-        known.retain(|own| match name.as_str() {
-            "hostname" | "h" => fits(value, &own.host),
-            "qname" | "q" => fits(value, &own.queue),
-            "slots" => value.parse().is_ok_and(|count: u64| own.total >= count),
-            _ => {
-                let count = own.free.iter().find(|(gres, _)| gres == name);
-                count.is_some_and(|(_, free)| value.parse().is_ok_and(|asked: u64| *free >= asked))
-            }
-        });
+    matching::choose(&mut known, parsed, &mapping, &mut client)?;
+    let users: Vec<&str> = parsed.all("U").flat_map(|list| list.split(',')).collect();
+    if !users.is_empty() {
+        matching::retain_of_users(&mut known, &users, &ctx.partitions, &mut client)?;
     }
     if known.is_empty() {
         return Err(fail("No matching queues found.", 1));

@@ -1,6 +1,7 @@
 //! qmod: suspends jobs and lets them go on, requeues them, clears their errors; takes queues out of service and back.
 
 use super::arguments::Parsed;
+use super::qstat::lines;
 use super::qstat::queues::{self, Instance};
 use super::{fail, run_command, selection, site, unreachable};
 use crate::connect::{Client, ConnectError};
@@ -8,7 +9,7 @@ use crate::options::{HelpForm, Opt, Spec, flag, opt};
 use crate::say;
 use crate::submit::line;
 use muster_model::command::{NodeUpdate, Reply, UserCommand};
-use muster_model::job::Job;
+use muster_model::job::{Job, JobState};
 use muster_trust::host::short_name;
 use std::process::ExitCode;
 
@@ -23,9 +24,6 @@ pub(crate) static SPEC: Spec = Spec {
     notes: "QUEUE is a partition: -d sets it DOWN. QUEUE@HOST is a node: -d drains it, for all queues.\n",
 };
 
-const NO_QUEUE: &str =
-    "a queue has no such state; use -sj and -usj for its jobs, -d and -e for the queue";
-
 static OPTIONS: &[Opt] = &[
     flag("f", "force").stored("what can be done is done"),
     opt("cj", "jobs", "clear the error state: the jobs wait again"),
@@ -34,14 +32,28 @@ static OPTIONS: &[Opt] = &[
     opt("usj", "jobs", "let suspended jobs go on"),
     opt("d", "queues", "take out of service: what runs goes on"),
     opt("e", "queues", "take back into service"),
-    opt("cq", "queues", "clear the error state of queues").refused("use -e QUEUE@HOST"),
-    opt("rq", "queues", "requeue the jobs of queues").refused("use -rj JOBS"),
-    opt("sq", "queues", "suspend queues").refused(NO_QUEUE),
-    opt("usq", "queues", "let suspended queues go on").refused(NO_QUEUE),
-    opt("c", "jobs_or_queues", "clear the error state").refused("use -cj JOBS"),
-    opt("r", "jobs_or_queues", "requeue jobs").refused("use -rj JOBS"),
-    opt("s", "jobs_or_queues", "suspend").refused("use -sj JOBS"),
-    opt("us", "jobs_or_queues", "let go on").refused("use -usj JOBS"),
+    opt(
+        "cq",
+        "queues",
+        "clear the error state of queues (FAIL of nodes)",
+    ),
+    opt("rq", "queues", "requeue the jobs of queues"),
+    opt(
+        "sq",
+        "queues",
+        "suspend queues: as -d, and suspend their jobs",
+    )
+    .partly("the queue is shown as disabled (d)"),
+    opt(
+        "usq",
+        "queues",
+        "let suspended queues go on: their jobs, then as -e",
+    )
+    .partly("jobs that -sj suspended go on, too"),
+    opt("c", "jobs_or_queues", "clear the error state"),
+    opt("r", "jobs_or_queues", "requeue jobs"),
+    opt("s", "jobs_or_queues", "suspend"),
+    opt("us", "jobs_or_queues", "let go on"),
     flag("help", "print this help"),
 ];
 
@@ -61,10 +73,15 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
         let lists =
             std::iter::once(given.value()).chain(parsed.operands.iter().map(String::as_str));
         for list in lists {
-            well &= match given.name {
-                "d" | "e" => queue(&mut client, list, given.name == "d")?,
-                action => jobs(&mut client, list, action)?,
-            };
+            for word in list.split(',').filter(|word| !word.is_empty()) {
+                well &= match given.name {
+                    action @ ("d" | "e" | "cq" | "rq" | "sq" | "usq") => {
+                        queue(&mut client, word, action)?
+                    }
+                    action @ ("c" | "r" | "s" | "us") => either(&mut client, word, action)?,
+                    action => jobs(&mut client, word, action)?,
+                };
+            }
         }
     }
     Ok(if well {
@@ -154,35 +171,111 @@ fn report(answer: Result<Reply, ConnectError>, done: &str, what: &str) -> bool {
     true
 }
 
-fn queue(client: &mut Client, list: &str, disable: bool) -> Result<bool, ExitCode> {
+/// A job's number is a job; another word is a queue if there is one, else jobs of that name.
+fn either(client: &mut Client, word: &str, action: &str) -> Result<bool, ExitCode> {
+    let is_number = word.starts_with(|c: char| c.is_ascii_digit());
+    if !is_number && !chosen(client, word)?.is_empty() {
+        return queue(client, word, &format!("{action}q"));
+    }
+    jobs(client, word, &format!("{action}j"))
+}
+
+/// The queues on hosts that a word names.
+fn chosen(client: &mut Client, word: &str) -> Result<Vec<Instance>, ExitCode> {
     let mapping = site::mapping()?;
     let ctx = site::cluster(client).map_err(|e| unreachable(&e))?;
-    let known = queues::of_cluster(&ctx, &mapping, &[]);
-    let mut well = true;
-    for word in list.split(',').filter(|word| !word.is_empty()) {
-        let chosen = queues::chosen(&known, word);
-        let instances: Vec<&Instance> = known
-            .iter()
-            .filter(|own| chosen.contains(&own.name()))
-            .collect();
-        if instances.is_empty() {
-            fail(&format!("invalid queue \"{word}\""), 1);
-            well = false;
-            continue;
+    let mut known = queues::of_cluster(&ctx, &mapping, &[]);
+    let names = queues::chosen(&known, word);
+    known.retain(|own| names.contains(&own.name()));
+    Ok(known)
+}
+
+fn queue(client: &mut Client, word: &str, action: &str) -> Result<bool, ExitCode> {
+    let instances = chosen(client, word)?;
+    if instances.is_empty() {
+        fail(&format!("invalid queue \"{word}\""), 1);
+        return Ok(false);
+    }
+    let service = |client: &mut Client, state: ServiceChange| match word.contains('@') {
+        true => instances.iter().all(|own| node(client, own, state)),
+        false => partition(client, &instances, state),
+    };
+    match action {
+        "d" => Ok(service(client, ServiceChange::Disabled)),
+        "e" => Ok(service(client, ServiceChange::Enabled)),
+        // No further job starts while those that run are suspended.
+        "sq" => {
+            let is_closed = service(client, ServiceChange::Suspended);
+            Ok(is_closed && of_queues(client, &instances, "sj")?)
         }
-        match word.contains('@') {
-            true => well &= instances.iter().all(|own| node(client, own, disable)),
-            false => well &= partition(client, &instances, disable),
+        "usq" => {
+            let went_on = of_queues(client, &instances, "usj")?;
+            Ok(service(client, ServiceChange::Unsuspended) && went_on)
+        }
+        "rq" => of_queues(client, &instances, "rj"),
+        _ => Ok(instances.iter().all(|own| clear(client, own))),
+    }
+}
+
+/// Does something to the jobs that have a part of these queues, those that it can be done to.
+fn of_queues(client: &mut Client, instances: &[Instance], action: &str) -> Result<bool, ExitCode> {
+    let all = selection::active(client, Vec::new()).map_err(|e| unreachable(&e))?;
+    let mut well = true;
+    for job in &all {
+        let hosts = lines::hosts(job);
+        let is_there = instances
+            .iter()
+            .any(|own| own.partition == job.partition && hosts.contains(&own.host));
+        let is_meant = match action {
+            "usj" => job.state == JobState::Suspended,
+            _ => job.state == JobState::Running,
+        };
+        if is_there && is_meant && !job.completing {
+            well &= job_change(client, job, action, selection::target(job, None));
         }
     }
     Ok(well)
 }
 
-fn changed(own: &Instance, disable: bool) -> String {
+/// Takes a host out of its error state.
+fn clear(client: &mut Client, own: &Instance) -> bool {
+    if !own.states.contains('E') {
+        say::stdout(&format!(
+            "Queue instance \"{}\" is already in the specified state: no error\n",
+            own.name()
+        ));
+        return true;
+    }
+    node(client, own, ServiceChange::NoError)
+}
+
+/// The state that a queue is brought into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ServiceChange {
+    Disabled,
+    Enabled,
+    Suspended,
+    Unsuspended,
+    NoError,
+}
+
+impl ServiceChange {
+    fn takes_jobs(self) -> bool {
+        !matches!(self, ServiceChange::Disabled | ServiceChange::Suspended)
+    }
+}
+
+fn changed(own: &Instance, state: ServiceChange) -> String {
     let who = line::user(&nix::unistd::getuid().to_string())
         .map(|user| user.name)
         .unwrap_or_default();
-    let state = if disable { "disabled" } else { "enabled" };
+    let state = match state {
+        ServiceChange::Disabled => "disabled",
+        ServiceChange::Enabled => "enabled",
+        ServiceChange::Suspended => "suspended",
+        ServiceChange::Unsuspended => "unsuspended",
+        ServiceChange::NoError => "no error",
+    };
     format!(
         "{who}@{} changed state of \"{}\" ({state})",
         short_name(),
@@ -190,10 +283,14 @@ fn changed(own: &Instance, disable: bool) -> String {
     )
 }
 
-fn node(client: &mut Client, own: &Instance, disable: bool) -> bool {
+fn node(client: &mut Client, own: &Instance, state: ServiceChange) -> bool {
+    let (word, reason) = match state.takes_jobs() {
+        true => ("RESUME", None),
+        false => ("DRAIN", Some("qmod -d".to_owned())),
+    };
     let update = NodeUpdate {
-        state: Some(if disable { "DRAIN" } else { "RESUME" }.to_owned()),
-        reason: disable.then(|| "qmod -d".to_owned()),
+        state: Some(word.to_owned()),
+        reason,
         ..NodeUpdate::default()
     };
     let answer = client.command(UserCommand::UpdateNodes {
@@ -202,26 +299,26 @@ fn node(client: &mut Client, own: &Instance, disable: bool) -> bool {
     });
     report(
         answer,
-        &changed(own, disable),
+        &changed(own, state),
         &format!("queue \"{}\"", own.name()),
     )
 }
 
-fn partition(client: &mut Client, instances: &[&Instance], disable: bool) -> bool {
+fn partition(client: &mut Client, instances: &[Instance], state: ServiceChange) -> bool {
     let mut names: Vec<&str> = instances.iter().map(|own| own.partition.as_str()).collect();
     names.sort_unstable();
     names.dedup();
     let mut well = true;
     for name in names {
-        let state = if disable { "DOWN" } else { "UP" };
-        let pairs = vec![("State".to_owned(), state.to_owned())];
+        let word = if state.takes_jobs() { "UP" } else { "DOWN" };
+        let pairs = vec![("State".to_owned(), word.to_owned())];
         let answer = client.command(UserCommand::UpdatePartition {
             name: name.to_owned(),
             pairs,
             read: Vec::new(),
         });
         let of_partition = instances.iter().filter(|own| own.partition == name);
-        let lines: Vec<String> = of_partition.map(|own| changed(own, disable)).collect();
+        let lines: Vec<String> = of_partition.map(|own| changed(own, state)).collect();
         well &= report(answer, &lines.join("\n"), &format!("queue \"{name}\""));
     }
     well

@@ -1,10 +1,12 @@
 //! qstat: jobs and queues.
 
-mod detail;
+pub(super) mod detail;
 mod detail_xml;
 pub(super) mod lines;
+pub(super) mod matching;
 mod messages;
 pub(super) mod queues;
+mod requests;
 mod usage;
 pub(super) mod xml;
 
@@ -15,8 +17,10 @@ use crate::listing::context::Ctx;
 use crate::listing::query;
 use crate::options::{HelpForm, Opt, Spec, flag, opt};
 use lines::{Entry, EntrySource, View};
+use muster_conf::grid_engine::Mapping;
 use muster_model::job::Job;
 use muster_proto::client::JobFilter;
+use queues::Instance;
 use std::process::ExitCode;
 use usage::Measured;
 
@@ -46,7 +50,8 @@ static OPTIONS: &[Opt] = &[
         "c: a line for each queue; d: each task; t: each slot of a parallel job",
     ),
     opt("j", "jobs", "all of these jobs; what pending jobs wait for").optional(),
-    opt("l", "resources", "only queues with these resources").refused("use qselect -l"),
+    opt("l", "resources", "only queues with these resources, and jobs of these")
+        .partly("generic resources, features, licenses, memory, slots, h_rt, processors, names and architecture"),
     flag("ne", "no queues without jobs"),
     flag("ncb", "no lines about binding"),
     opt(
@@ -54,7 +59,7 @@ static OPTIONS: &[Opt] = &[
         "names",
         "only queues with these parallel environments",
     )
-    .refused("all queues have all of them"),
+    .partly("all queues have all of them"),
     flag("pri", "columns of priorities").partly("the one priority that there is, in each column"),
     opt("q", "queues", "only these queues and their jobs"),
     opt(
@@ -71,8 +76,12 @@ static OPTIONS: &[Opt] = &[
     flag("t", "as -g t, with what runs in the slots")
         .partly("the steps of one's own jobs, of 100 at most"),
     opt("u", "users", "jobs of these users; * is all"),
-    opt("U", "users", "only queues that these users may use").refused("look at qconf -sq NAME"),
-    flag("urg", "columns of urgency").refused("there are no urgencies; use -pri"),
+    opt(
+        "U",
+        "users",
+        "only queues that these users may use, and jobs of these",
+    ),
+    flag("urg", "columns of urgency").partly("zeros: there are no urgencies; the deadline is that of --deadline"),
     flag("xml", "as XML"),
     flag("help", "print this help"),
 ];
@@ -94,8 +103,9 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
         || parsed.has("F")
         || parsed.has("explain")
         || parsed.last("g") == Some("c")
-        || parsed.has("q")
-        || parsed.has("qs");
+        || ["q", "qs", "l", "pe", "U"]
+            .iter()
+            .any(|own| parsed.has(own));
     let loaded = load(&mut client, &wanted, with_queues);
     let (ctx, jobs) = loaded.map_err(|e| unreachable(&e))?;
     let measured = match view.ext || view.steps {
@@ -122,16 +132,19 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
         }
         entries.retain(|entry| entry.queue.is_empty() || chosen.contains(&entry.queue));
     }
+    let mut known = Vec::new();
+    if with_queues {
+        known = queues::of_cluster(&ctx, &mapping, &jobs);
+    }
+    if ["l", "pe", "U"].iter().any(|own| parsed.has(own)) {
+        choose(&mut known, parsed, &mapping, &ctx)?;
+        retain(&mut entries, &known, &ctx);
+    }
     let text = if parsed.last("g") == Some("c") {
-        queues::summary(
-            &queues::of_cluster(&ctx, &mapping, &jobs),
-            parsed.last("q"),
-            parsed.has("xml"),
-        )
+        queues::summary(&known, parsed.last("q"), parsed.has("xml"))
     } else if with_queues
         && (parsed.has("f") || parsed.has("F") || parsed.has("explain") || parsed.has("qs"))
     {
-        let known = queues::of_cluster(&ctx, &mapping, &jobs);
         let licenses = match parsed.has("F") {
             true => resources::licenses().map_err(|e| unreachable(&e))?,
             false => Vec::new(),
@@ -144,6 +157,41 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
     };
     crate::listing::print(&text);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Keeps the queues that `-l`, `-pe` and `-U` choose.
+fn choose(
+    known: &mut Vec<Instance>,
+    parsed: &Parsed,
+    mapping: &Mapping,
+    ctx: &Ctx,
+) -> Result<(), ExitCode> {
+    let mut client = Client::connect().map_err(|e| unreachable(&e))?;
+    for list in parsed.all("pe") {
+        matching::check_environments(mapping, list).map_err(|why| fail(&why, 1))?;
+    }
+    matching::choose(known, parsed, mapping, &mut client)?;
+    let users: Vec<&str> = parsed.all("U").flat_map(|list| list.split(',')).collect();
+    match users.is_empty() {
+        true => Ok(()),
+        false => matching::retain_of_users(known, &users, &ctx.partitions, &mut client),
+    }
+}
+
+/// Keeps jobs that run in one of these queues, or that may start in one.
+fn retain(entries: &mut Vec<Entry>, known: &[Instance], ctx: &Ctx) {
+    let default = ctx.partitions.iter().find(|partition| partition.default);
+    let default = default.map_or("", |partition| partition.name.as_str());
+    entries.retain(|entry| {
+        if !entry.queue.is_empty() {
+            return known.iter().any(|own| own.name() == entry.queue);
+        }
+        let named = &entry.job.spec.partitions;
+        known.iter().any(|own| match named.is_empty() {
+            true => own.partition == default,
+            false => named.contains(&own.partition),
+        })
+    });
 }
 
 /// Which jobs are wanted.

@@ -41,6 +41,10 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
     let mapping = site::mapping()?;
     let mut client = Client::connect_patiently(line::PATIENCE).map_err(|e| unreachable(&e))?;
     let command = submission::command(&request, program, &mapping, &mut client, args)?;
+    if request.is_shown_only {
+        crate::listing::print(&command.text(&client));
+        return Ok(ExitCode::SUCCESS);
+    }
     let name = command.name.clone();
     if matches!(request.verify, Some('e' | 'w')) {
         verify(&mut client, &command.submit, request.verify == Some('e'))?;
@@ -61,6 +65,11 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
                 say::stderr(&format!("qsub: warning: {warning}\n"));
             }
             announce(&request, &id.to_string(), &changed.unwrap_or(name));
+            if request.now && !request.terse {
+                say::stderr(&format!(
+                    "Your immediate job {id} has been successfully scheduled.\n"
+                ));
+            }
             match request.sync {
                 true => Ok(sync::wait(client, id)),
                 false => Ok(ExitCode::SUCCESS),
@@ -80,8 +89,8 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
 /// The exit status, after the error was printed.
 pub(crate) fn request(args: &[String]) -> Result<UserCommand, ExitCode> {
     let (request, program) = gather(args)?;
-    if request.sync || request.verify.is_some() {
-        return Err(fail("qsub: -sync and -w have no effect here", 2));
+    if request.sync || request.verify.is_some() || request.is_shown_only {
+        return Err(fail("qsub: -sync, -w and -verify have no effect here", 2));
     }
     let mapping = site::mapping()?;
     let mut client = Client::connect_patiently(line::PATIENCE).map_err(|e| unreachable(&e))?;
@@ -134,6 +143,10 @@ fn refused(error: &ConnectError) -> ExitCode {
         detail => format!("{}: {detail}", refusal.code.text()),
     };
     match refusal.code {
+        RefusalCode::NotImmediate => fail(
+            "Your qsub request could not be scheduled; try again later.",
+            1,
+        ),
         RefusalCode::NodeConfigUnavailable => {
             say::stderr(&format!("{detail}\n"));
             unable_to_run("error: no suitable queues")
@@ -183,7 +196,7 @@ fn gather(args: &[String]) -> Result<(Request, Program), ExitCode> {
 }
 
 /// Programs of `-jsv`: the last of each place, the command line's first.
-fn verifiers(places: &[OptionSource]) -> Vec<String> {
+pub(super) fn verifiers(places: &[OptionSource]) -> Vec<String> {
     let mut all: Vec<(&str, &str)> = Vec::new();
     for place in places.iter().rev() {
         // Lines of one file are places of their own.
@@ -215,7 +228,7 @@ fn locate(place: &str) {
     }
 }
 
-fn misplaced(error: Misplaced) -> ExitCode {
+pub(super) fn misplaced(error: Misplaced) -> ExitCode {
     locate(&error.place);
     report(&error.wrong)
 }

@@ -1,7 +1,7 @@
 //! The request of a submission, gathered from all places in order, the weakest first.
 
 use super::arguments::OptionArgument;
-use muster_conf::grid_engine::resources;
+use muster_conf::grid_engine::{AllocationRule, Mapping, resources};
 use muster_model::index_set::IndexSet;
 
 /// Why there is no submission.
@@ -61,6 +61,16 @@ pub(super) struct Request {
     pub(super) pe: Option<(String, Slots)>,
     pub(super) project: Option<String>,
     pub(super) queues: Vec<String>,
+    /// `-q` after `-soft`.
+    pub(super) soft_queues: Vec<String>,
+    /// `-masterq`.
+    pub(super) master_queues: Vec<String>,
+    /// `-par`, in place of the rule of the parallel environment.
+    pub(super) rule: Option<AllocationRule>,
+    /// `-mbind`, in the words of `--mem-bind`.
+    pub(super) mem_bind: Option<&'static str>,
+    /// `-umask`.
+    pub(super) umask: Option<u32>,
     pub(super) rerun: Option<bool>,
     pub(super) shell: Option<String>,
     pub(super) without_shell: bool,
@@ -73,6 +83,8 @@ pub(super) struct Request {
     pub(super) display: Option<String>,
     /// `-w`.
     pub(super) verify: Option<char>,
+    /// `-verify`: print the job, and submit nothing.
+    pub(super) is_shown_only: bool,
     pub(super) now: bool,
     /// `-jc`.
     pub(super) class: Option<String>,
@@ -133,6 +145,12 @@ impl Tasks {
 }
 
 impl Request {
+    /// The rule of a parallel environment: that of `-par`, or its own. None where there is no such environment.
+    pub(super) fn rule_of(&self, pe: &str, mapping: &Mapping) -> Option<AllocationRule> {
+        let own = mapping.rule(pe)?;
+        Some(self.rule.unwrap_or(own))
+    }
+
     /// Adds an option.
     ///
     /// # Errors
@@ -166,10 +184,14 @@ impl Request {
             "M" => self.mail_to = list(given)?.into_iter().next(),
             "N" => self.name = Some(job_name(value)?),
             "notify" => self.notify = true,
+            "masterq" => self.master_queues = list(given)?,
+            "mbind" => self.mem_bind = Some(memory_binding(value)?),
             "now" => self.now = yes(given)?,
             "p" => self.priority = priority(value)?,
             "pe" => self.pe = Some(parallel_environment(&given.values)?),
+            "par" => self.rule = Some(allocation_rule(value)?),
             "P" => self.project = Some(object_name(value)?),
+            "q" if self.is_soft => self.soft_queues.extend(list(given)?),
             "q" => self.queues.extend(list(given)?),
             "r" => self.rerun = Some(yes(given)?),
             "S" => self.shell = Some(path(given)?),
@@ -178,6 +200,8 @@ impl Request {
             "t" => self.tasks = Some(tasks(value)?),
             "tc" => self.task_limit = Some(task_limit(value)?),
             "terse" => self.terse = true,
+            "umask" => self.umask = Some(umask(value)?),
+            "verify" => self.is_shown_only = true,
             "v" => self.add_variables(value)?,
             "V" => self.all_variables = true,
             "w" => self.verify = Some(verification(value)?),
@@ -384,6 +408,42 @@ pub(super) fn tasks(text: &str) -> Result<Tasks, Refused> {
 fn plain_number(text: &str) -> Option<u32> {
     let has_digits_alone = text.bytes().all(|b| b.is_ascii_digit());
     text.parse().ok().filter(|_| has_digits_alone)
+}
+
+/// The rule of `-par`, as `allocation_rule` of a parallel environment has it.
+fn allocation_rule(text: &str) -> Result<AllocationRule, Refused> {
+    AllocationRule::parse(text).ok_or_else(|| {
+        Refused::usage(format!(
+            "invalid argument \"{text}\" to -par: it is $pe_slots, $fill_up, $round_robin or a number of slots on each host"
+        ))
+    })
+}
+
+/// `-mbind`. The memory of a task is that of the CPUs which it is bound to.
+fn memory_binding(text: &str) -> Result<&'static str, Refused> {
+    match text {
+        "cores:strict" | "nlocal:strict" => Ok("local"),
+        "cores" | "nlocal" => Ok("prefer,local"),
+        "round_robin" | "round_robin:strict" => Err(Refused::Line(
+            "qsub: -mbind round_robin is not supported: have the script start the program by numactl --interleave=all".to_owned(),
+            1,
+        )),
+        _ => Err(Refused::usage(format!(
+            "invalid argument \"{text}\" to -mbind: it is cores or nlocal, with or without :strict"
+        ))),
+    }
+}
+
+/// A file mode creation mask, in octal.
+fn umask(text: &str) -> Result<u32, Refused> {
+    let has_digits_alone = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let mask = u32::from_str_radix(text, 8).ok();
+    let mask = mask.filter(|mask| has_digits_alone && *mask <= 0o777);
+    mask.ok_or_else(|| {
+        Refused::usage(format!(
+            "invalid argument \"{text}\" to -umask: it is an octal number from 0 to 777"
+        ))
+    })
 }
 
 fn task_limit(text: &str) -> Result<u32, Refused> {

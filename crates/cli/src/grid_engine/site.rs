@@ -91,14 +91,21 @@ pub(super) fn resolve(
     let (mut nodes, mut bound) = (Vec::new(), false);
     for word in list {
         let (queue, hosts) = match word.split_once('@') {
-            Some((_, group)) if group.starts_with('@') => {
-                return Err(format!(
-                    "there are no host groups: \"{word}\"; name hosts, or a feature by -l"
-                ));
-            }
             Some((queue, hosts)) => (queue, Some(hosts)),
             None => (word.as_str(), None),
         };
+        let group = hosts.filter(|hosts| hosts.starts_with('@'));
+        let of_group = group.map(|group| {
+            let mut all: Vec<String> = partitions
+                .iter()
+                .flat_map(|own| own.nodes.clone())
+                .collect();
+            all.sort();
+            all.dedup();
+            let known = mapping.hosts_of_group(group, &all);
+            known.ok_or_else(|| format!("host group \"{group}\" does not exist"))
+        });
+        let of_group = of_group.transpose()?;
         let fitting: Vec<&PartitionConfig> = partitions
             .iter()
             .filter(|own| queues(mapping, own).iter().any(|name| fits(queue, name)))
@@ -109,12 +116,16 @@ pub(super) fn resolve(
             ));
         }
         for partition in fitting {
-            let of_hosts = partition
-                .nodes
-                .iter()
-                .filter(|node| hosts.is_none_or(|hosts| fits(hosts, node)));
-            nodes.extend(of_hosts.cloned());
+            let fits_hosts = |node: &&String| match &of_group {
+                Some(group) => group.contains(node),
+                None => hosts.is_none_or(|hosts| fits(hosts, node)),
+            };
+            let mut of_hosts = partition.nodes.iter().filter(fits_hosts).peekable();
             bound |= hosts.is_some();
+            if hosts.is_some() && of_hosts.peek().is_none() {
+                continue;
+            }
+            nodes.extend(of_hosts.cloned());
             if !found.partitions.contains(&partition.name) {
                 found.partitions.push(partition.name.clone());
             }
@@ -188,6 +199,7 @@ mod tests {
         assert_eq!(resolve("all.q"), found(&["debug"], None));
         assert_eq!(resolve("long,all.q"), found(&["long", "debug"], None));
         assert_eq!(resolve("*@n2"), found(&["debug", "long"], Some(&["n2"])));
+        assert_eq!(resolve("*@n3"), found(&["long"], Some(&["n3"])));
         assert_eq!(resolve("all.q@n[13]"), found(&["debug"], Some(&["n1"])));
         for (list, why) in [
             (
@@ -198,13 +210,20 @@ mod tests {
                 "long@x",
                 "Job was rejected because job requests unknown queue \"long@x\"",
             ),
-            (
-                "all.q@@big",
-                "there are no host groups: \"all.q@@big\"; name hosts, or a feature by -l",
-            ),
+            ("all.q@@big", "host group \"@big\" does not exist"),
         ] {
             assert_eq!(resolve(list).unwrap_err(), why);
         }
+        let grouped = Mapping::parse("hostgroup @big n3 n9\n", "f").0;
+        let list = ["*@@big".to_owned()];
+        assert_eq!(
+            super::resolve(&grouped, &partitions, &list),
+            found(&["long"], Some(&["n3"]))
+        );
+        assert_eq!(
+            resolve("all.q@@allhosts"),
+            found(&["debug"], Some(&["n1", "n2"]))
+        );
         assert_eq!(queue_of(&mapping, &partitions, "debug"), "all.q");
         let named = Mapping::parse("queue all.q long\n", "f").0;
         assert_eq!(queue_of(&named, &partitions, "long"), "all.q");

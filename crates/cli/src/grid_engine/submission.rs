@@ -1,10 +1,14 @@
 //! From what qsub's options ask for to what the controller is asked for: the options of sbatch that mean the same, and what only
 //! jobs of Grid Engine have.
 
+use super::places::places;
+use super::qstat::detail;
 use super::qsub::{self, Program};
 use super::request::{Refused, Request, ResourceRequest, WorkDir};
 use super::{environment, output, selection, site, unreachable};
 use crate::connect::Client;
+use crate::listing::context::Ctx;
+use crate::people;
 use crate::say::{self, Say};
 use crate::submit::capture;
 use crate::submit::line::{self, SubmitLine};
@@ -14,11 +18,11 @@ use muster_conf::grid_engine::{AllocationRule, ComplexTarget, CountedPer, Mappin
 use muster_conf::options::values::time::CivilZone as _;
 use muster_conf::options::{ChosenOptions, OptionCommand};
 use muster_model::command::UserCommand;
+use muster_model::environment::Environment;
 use muster_model::grid_engine as marks;
-use muster_model::hostlist;
 use muster_model::ids::{BlobId, JobId};
 use muster_model::job_class::JobClass;
-use muster_model::spec::JobSpec;
+use muster_model::spec::{JobSpec, Owner};
 use muster_proto::client::JobFilter;
 use std::process::ExitCode;
 
@@ -31,6 +35,35 @@ pub(super) struct Submission {
     pub(super) name: String,
     /// The request.
     pub(super) submit: UserCommand,
+    /// The variables of the job.
+    environment: Environment,
+}
+
+impl Submission {
+    /// All of the job as `qstat -j` would have it.
+    pub(super) fn text(&self, client: &Client) -> String {
+        let ctx = Ctx::new(&client.endpoint.cluster);
+        match &self.submit {
+            UserCommand::Submit { spec, .. } => {
+                let mut spec = JobSpec::clone(spec);
+                spec.owner = own();
+                detail::would_be(&ctx, spec, &self.environment)
+            }
+            _ => String::new(),
+        }
+    }
+}
+
+/// The caller, as the controller will find the job's owner.
+fn own() -> Owner {
+    let (uid, gid) = (nix::unistd::getuid().as_raw(), nix::unistd::getgid());
+    let group = nix::unistd::Group::from_gid(gid).ok().flatten();
+    Owner {
+        uid,
+        gid: gid.as_raw(),
+        user: people::user_of_uid(uid).map_or_else(|| uid.to_string(), |user| user.name),
+        group: group.map_or_else(|| gid.to_string(), |group| group.name),
+    }
 }
 
 /// Makes the request.
@@ -44,8 +77,8 @@ pub(super) fn command(
     client: &mut Client,
     args: &[String],
 ) -> Result<Submission, ExitCode> {
-    if request.now {
-        let text = "qsub: -now y is not supported: use qrsh -now y, or submit with -w v first";
+    if request.now && request.tasks.is_some_and(|tasks| tasks.first < tasks.last) {
+        let text = "qsub: -now y of an array of several tasks is not supported: tasks of an array start one by one; use -pe";
         return Err(super::fail(text, 1));
     }
     let name = request.name.clone().unwrap_or_else(|| program.name.clone());
@@ -54,7 +87,8 @@ pub(super) fn command(
         options(request, &name, &resources, mapping).map_err(|e| qsub::complain(&e))?;
     places(request, &resources, mapping, client, &mut chosen)?;
     dependencies(request, client, &mut chosen)?;
-    soft(request, mapping, &mut chosen);
+    soft(request, mapping, &client.endpoint.gres_types, &mut chosen)
+        .map_err(|why| super::unable_to_run(&why))?;
     let mut line = SubmitLine {
         chosen,
         words: Vec::new(),
@@ -62,19 +96,20 @@ pub(super) fn command(
     };
     let mut spec = line::build(&mut line, PREFIX)?.spec;
     mark(&mut spec, request, mapping);
-    spec.shown.push((
-        marks::QUEUE.to_owned(),
-        queue_name(request, mapping, client)?,
-    ));
+    let queue = queue_name(request, &spec.partitions, mapping, client)?;
+    spec.shown.push((marks::QUEUE.to_owned(), queue));
     spec.name.clone_from(&name);
+    spec.immediate_s = request.now.then_some(1);
     spec.class = class(request);
     spec.command.clone_from(&program.path);
     spec.submit_line = line::submit_line("qsub", args);
     if !request.binary {
         spec.argv.clone_from(&program.args);
     }
-    let context = capture::context(environment::of_job(request, &name), None)
+    let environment = environment::of_job(request, &name);
+    let mut context = capture::context(environment.clone(), None)
         .map_err(|why| super::fail(&format!("qsub: {why}"), 1))?;
+    context.umask = request.umask.unwrap_or(context.umask);
     // The controller gives blobs their ids by content.
     let (first, second) = (BlobId([1; 32]), BlobId([2; 32]));
     (spec.script, spec.context) = (Some(first), Some(second));
@@ -85,7 +120,11 @@ pub(super) fn command(
         blobs: blobs.map(|(id, bytes)| (id, bytes.into())).into(),
         test_only: matches!(request.verify, Some('v' | 'p')),
     };
-    Ok(Submission { name, submit })
+    Ok(Submission {
+        name,
+        submit,
+        environment,
+    })
 }
 
 /// The job class, with what of a job's usual parts was given.
@@ -188,6 +227,9 @@ pub(super) fn options(
     if request.hold {
         chosen.set("hold", None);
     }
+    if let Some(binding) = request.mem_bind {
+        chosen.set("mem-bind", Some(binding.to_owned()));
+    }
     slots(request, mapping, &mut chosen)?;
     limits(request, resources, &mut chosen);
     amounts(resources, &mut chosen);
@@ -223,10 +265,15 @@ pub(super) fn in_this_year(date: &str) -> String {
 
 fn slots(request: &Request, mapping: &Mapping, chosen: &mut ChosenOptions) -> Result<(), Refused> {
     let Some((pe, slots)) = &request.pe else {
+        if request.rule.is_some() {
+            let why =
+                "job rejected: -par is the rule of a parallel environment, and there is no -pe";
+            return Err(Refused::Job(why.to_owned()));
+        }
         chosen.set("ntasks", Some("1".to_owned()));
         return Ok(());
     };
-    let rule = mapping.rule(pe).ok_or_else(|| {
+    let rule = request.rule_of(pe, mapping).ok_or_else(|| {
         Refused::Job(format!(
             "job rejected: the requested parallel environment \"{pe}\" does not exist"
         ))
@@ -329,63 +376,8 @@ fn gpus(kind: &str, count: u64) -> String {
     }
 }
 
-/// Queues and hosts.
-pub(super) fn places(
-    request: &Request,
-    resources: &Resources,
-    mapping: &Mapping,
-    client: &mut Client,
-    chosen: &mut ChosenOptions,
-) -> Result<(), ExitCode> {
-    let mut list = request.queues.clone();
-    list.extend(resources.queue.clone());
-    if list.is_empty() && resources.hosts.is_none() {
-        return Ok(());
-    }
-    let ctx = site::cluster(client).map_err(|e| unreachable(&e))?;
-    let refused = |why: String| super::unable_to_run(&why);
-    let queues = site::resolve(mapping, &ctx.partitions, &list).map_err(refused)?;
-    if !queues.partitions.is_empty() {
-        chosen.set("partition", Some(queues.partitions.join(",")));
-    }
-    let all: Vec<String> = ctx
-        .nodes
-        .iter()
-        .map(|node| node.config.name.clone())
-        .collect();
-    let mut allowed = queues.nodes;
-    if let Some(pattern) = &resources.hosts {
-        let fitting = site::hosts(&all, pattern).map_err(refused)?;
-        let both = |nodes: Vec<String>| {
-            nodes
-                .into_iter()
-                .filter(|own| fitting.contains(own))
-                .collect()
-        };
-        allowed = Some(allowed.map_or_else(|| fitting.clone(), both));
-    }
-    match allowed {
-        None => {}
-        Some(nodes) if nodes.is_empty() => {
-            return Err(super::unable_to_run("error: no suitable queues"));
-        }
-        Some(nodes) if nodes.len() == 1 => chosen.set("nodelist", nodes.first().cloned()),
-        Some(nodes) => {
-            let others: Vec<&str> = all
-                .iter()
-                .filter(|own| !nodes.contains(own))
-                .map(String::as_str)
-                .collect();
-            if !others.is_empty() {
-                chosen.set("exclude", Some(hostlist::compress(&others)));
-            }
-        }
-    }
-    Ok(())
-}
-
 /// `-hold_jid`, `-hold_jid_ad`: jobs that are there; others, as in Grid Engine, hold nothing.
-fn dependencies(
+pub(super) fn dependencies(
     request: &Request,
     client: &mut Client,
     chosen: &mut ChosenOptions,
@@ -440,26 +432,46 @@ pub(super) fn predecessors(client: &mut Client, list: &[String]) -> Result<Vec<J
     Ok(found)
 }
 
-/// Soft requests for features; others cause a warning.
-pub(super) fn soft(request: &Request, mapping: &Mapping, chosen: &mut ChosenOptions) {
-    let mut features = Vec::new();
+/// Soft requests for features become `--prefer`. Those for consumables are refused, as Grid Engine does; others cause a warning.
+///
+/// # Errors
+/// The text behind `Unable to run job:`.
+pub(super) fn soft(
+    request: &Request,
+    mapping: &Mapping,
+    known: &[String],
+    chosen: &mut ChosenOptions,
+) -> Result<(), String> {
+    let mut features: Vec<String> = Vec::new();
     for (name, value) in &request.soft {
-        match mapping.complex(name) {
-            Some(ComplexTarget::Feature(feature)) => features.push(feature.clone()),
-            _ => {
-                let value = value
-                    .as_ref()
-                    .map(|value| format!("={value}"))
-                    .unwrap_or_default();
-                say::stderr(&format!(
-                    "qsub: warning: soft request {name}{value} has no effect\n"
-                ));
+        let of_name = mapping.complex(name);
+        let is_counted = match of_name {
+            Some(target) => !matches!(target, ComplexTarget::Feature(_)),
+            None => name == "gpu" || known.contains(name),
+        };
+        if is_counted {
+            return Err(format!(
+                "denied: soft requests on consumables like \"{name}\" are not supported"
+            ));
+        }
+        let mut one = Resources::default();
+        match one.add((name, value.as_deref()), mapping, known) {
+            Err(why) if of_name.is_some() || why.starts_with("unknown resource") => {
+                return Err(why);
             }
+            _ => features.append(&mut one.features),
+        }
+        if of_name.is_none() {
+            let request = joined(&[(name.clone(), value.clone())]);
+            say::stderr(&format!(
+                "qsub: warning: soft request {request} has no effect\n"
+            ));
         }
     }
     if !features.is_empty() {
         chosen.set("prefer", Some(features.join("&")));
     }
+    Ok(())
 }
 
 /// `name=value,...`
@@ -474,22 +486,33 @@ pub(super) fn joined(requests: &[ResourceRequest]) -> String {
     all.join(",")
 }
 
-/// The queue in the job's environment: the one that was asked for, or the default one.
+/// The queue in the job's environment: the one that was asked for, or the default one; of a job that may run in several partitions,
+/// that of each, as [`marks::queue_in`] reads them.
 pub(super) fn queue_name(
     request: &Request,
+    partitions: &[String],
     mapping: &Mapping,
     client: &mut Client,
 ) -> Result<String, ExitCode> {
+    if partitions.len() > 1 {
+        let ctx = site::cluster(client).map_err(|e| unreachable(&e))?;
+        let of = |own: &String| format!("{}:{own}", site::queue_of(mapping, &ctx.partitions, own));
+        let all: Vec<String> = partitions.iter().map(of).collect();
+        return Ok(all.join(","));
+    }
     if let [queue] = request.queues.as_slice()
         && !super::is_pattern(queue)
     {
         let name = queue.split('@').next().unwrap_or_default();
         return Ok(name.to_owned());
     }
-    if request.queues.is_empty() && mapping.queues.is_empty() {
+    if partitions.is_empty() && mapping.queues.is_empty() {
         return Ok(site::ALL.to_owned());
     }
     let ctx = site::cluster(client).map_err(|e| unreachable(&e))?;
+    if let [only] = partitions {
+        return Ok(site::queue_of(mapping, &ctx.partitions, only));
+    }
     let default = ctx.partitions.iter().find(|partition| partition.default);
     let name = default.map_or("", |partition| &partition.name);
     Ok(site::queue_of(mapping, &ctx.partitions, name))
@@ -499,7 +522,7 @@ pub(super) fn queue_name(
 /// Grid Engine show.
 fn mark(spec: &mut JobSpec, request: &Request, mapping: &Mapping) {
     let tasks = request.pe.as_ref().and_then(|(pe, slots)| {
-        let rule = mapping.rule(pe)?;
+        let rule = request.rule_of(pe, mapping)?;
         rule.tasks_of(&slots.all)
     });
     let least = tasks.as_ref().map_or(1, |(least, _)| *least);
@@ -531,8 +554,14 @@ fn mark(spec: &mut JobSpec, request: &Request, mapping: &Mapping) {
             mark(key, "y".to_owned());
         }
     }
-    if !request.queues.is_empty() {
-        mark(marks::HARD_QUEUES, request.queues.join(","));
+    for (key, queues) in [
+        (marks::HARD_QUEUES, &request.queues),
+        (marks::SOFT_QUEUES, &request.soft_queues),
+        (marks::MASTER_QUEUES, &request.master_queues),
+    ] {
+        if !queues.is_empty() {
+            mark(key, queues.join(","));
+        }
     }
     if !request.hold_jid.is_empty() {
         mark(marks::HOLD_JID, request.hold_jid.join(","));

@@ -103,9 +103,9 @@ pub(super) static OPTIONS: &[Opt] = &[
     opt("masterl", "resources", "requests of the first task")
         .refused("all tasks have the same requests; use -l"),
     opt("masterq", "queues", "queues for the first task")
-        .refused("a job runs in one partition; use -q"),
-    opt("mbind", "policy", "how memory is bound")
-        .refused("tasks bind it: srun --mem-bind in the script"),
+        .partly("hosts (QUEUE@HOST) only of a job on one host; the whole job is in one of these queues"),
+    opt("mbind", "policy", "how memory is bound: cores[:strict], nlocal[:strict]")
+        .partly("round_robin is refused; srun in the script binds its tasks so, the script itself has the kernel's rule, near its CPUs"),
     opt(
         "mods",
         "attribute key value",
@@ -121,7 +121,8 @@ pub(super) static OPTIONS: &[Opt] = &[
     opt("N", "name", "name of the job"),
     flag("notify", "send SIGUSR2 a minute before the end by -l h_rt")
         .partly("nothing is sent before a suspension or qdel"),
-    opt("now", "y|n", "start at once or never").partly("y is refused: use qrsh -now y"),
+    opt("now", "y|n", "start at once or never")
+        .partly("y of an array of several tasks is refused"),
     opt("o", "path", "file or directory for standard output"),
     opt("ot", "tickets", "override tickets").refused("there are no tickets; use -p"),
     opt(
@@ -130,8 +131,7 @@ pub(super) static OPTIONS: &[Opt] = &[
         "from -1023 to 1024; more than 0 needs an administrator",
     ),
     opt("pe", "pe_name slot_range", "parallel environment and slots"),
-    opt("par", "rule", "allocation rule in place of that of -pe")
-        .refused("rules are in the pe lines of sge.conf"),
+    opt("par", "rule", "allocation rule in place of that of -pe"),
     opt("P", "project", "project; it becomes the job's account"),
     opt("q", "queues", "queues to run in: NAME, NAME@HOST, patterns"),
     opt("R", "y|n", "reserve resources")
@@ -149,7 +149,7 @@ pub(super) static OPTIONS: &[Opt] = &[
     opt("sc", "context_list", "set the job's context").warns(NO_CONTEXT),
     opt("shell", "y|n", "with -b y: let a shell read the command"),
     flag("soft", "requests after this need not be met")
-        .partly("for features of nodes only; the others cause a warning"),
+        .partly("for features of nodes and queues; of consumables it is refused, as in Grid Engine; others cause a warning"),
     opt(
         "sync",
         "y|n|x",
@@ -173,11 +173,9 @@ pub(super) static OPTIONS: &[Opt] = &[
     .refused("tasks of an array start one by one; use -pe"),
     flag("terse", "print the number alone"),
     opt("v", "variables", "variables of the job: NAME or NAME=value"),
-    opt("umask", "mask", "file mode creation mask of the job")
-        .refused("the job has that of qsub; set another in the script"),
+    opt("umask", "mask", "file mode creation mask of the job, in octal"),
     flag("V", "the job gets all variables"),
-    flag("verify", "print the job and submit nothing")
-        .refused("use -w v, which asks the controller"),
+    flag("verify", "print the job as qstat -j would, and submit nothing"),
     opt(
         "w",
         "e|w|n|p|v",

@@ -1,13 +1,14 @@
 //! `-sync y`: waiting for a job's end, and the lines about it.
 
+use super::selection;
 use crate::connect::{Client, ConnectError, unexpected};
 use crate::listing::query;
 use crate::say;
 use crate::submit::line;
 use muster_model::ids::JobId;
-use muster_model::job::{ExitStatus, JobState};
+use muster_model::job::{ArrayRole, ExitStatus, Job, JobState};
 use muster_proto::acct::{AcctJob, AcctQuery};
-use muster_proto::client::{RequestBody, Response};
+use muster_proto::client::{JobFilter, RequestBody, Response};
 use std::process::ExitCode;
 
 /// Waits until a job has ended, all of its tasks if it is an array. Gives the first exit status that is not 0.
@@ -29,21 +30,47 @@ pub(super) fn wait(mut client: Client, id: JobId) -> ExitCode {
     };
     let answer = Client::connect_patiently(line::PATIENCE)
         .and_then(|mut client| query::accounting(&mut client, query));
-    let jobs = match answer {
-        Ok((jobs, ..)) => jobs,
+    let said = match answer {
+        Ok((mut jobs, ..)) => {
+            jobs.sort_by_key(|job| job.array.map(|task| task.index));
+            jobs.iter().map(end).collect()
+        }
+        Err(ConnectError::Refused(_)) => match without_accounting(id) {
+            Ok(said) => said,
+            Err(error) => return super::unreachable(&error),
+        },
         Err(error) => return super::unreachable(&error),
     };
-    let mut ends: Vec<&AcctJob> = jobs.iter().collect();
-    ends.sort_by_key(|job| job.array.map(|task| task.index));
     let mut status = 0;
-    for job in ends {
-        let (text, own) = end(job);
+    for (text, own) in said {
         say::stdout(&format!("{text}\n"));
         if status == 0 {
             status = own;
         }
     }
     ExitCode::from(status)
+}
+
+/// The ends of a job of a cluster without accounting: the controller knows a job for a while after its end.
+fn without_accounting(id: JobId) -> Result<Vec<(String, u8)>, ConnectError> {
+    let filter = JobFilter {
+        ids: vec![id],
+        ..JobFilter::default()
+    };
+    let mut jobs = Client::connect_patiently(line::PATIENCE)?.query_jobs(filter)?;
+    jobs.sort_by_key(selection::task);
+    let end = |job: &Job| {
+        let number = selection::number(job);
+        let id = match (selection::task(job), &job.array) {
+            (Some(task), _) => format!("{number}.{task}"),
+            (None, ArrayRole::Pending { indices }) => {
+                format!("{number}.{}", selection::ranges(indices.iter()))
+            }
+            (None, _) => number.to_string(),
+        };
+        said(&id, job.state, job.exit)
+    };
+    Ok(jobs.iter().map(end).collect())
 }
 
 fn end(job: &AcctJob) -> (String, u8) {

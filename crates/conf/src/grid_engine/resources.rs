@@ -44,6 +44,12 @@ const SHORTCUTS: [(&str, &str); 13] = [
     ("vmem", "h_vmem"),
 ];
 
+/// The usual name of a complex that means something without sge.conf, for its shortcut.
+pub fn usual_name(name: &str) -> &str {
+    let found = SHORTCUTS.iter().find(|(short, _)| *short == name);
+    found.map_or(name, |(_, usual)| usual)
+}
+
 /// Complexes that set limits of processes.
 const PROCESS_LIMITS: [&str; 12] = [
     "h_core", "s_core", "h_cpu", "s_cpu", "h_data", "s_data", "h_fsize", "s_fsize", "h_stack",
@@ -83,8 +89,7 @@ impl Resources {
         if let Some(target) = mapping.complex(name) {
             return self.add_mapped(name, value, target);
         }
-        let usual = SHORTCUTS.iter().find(|(short, _)| *short == name);
-        let usual = usual.map_or(name, |(_, usual)| usual);
+        let usual = usual_name(name);
         match usual {
             "h_rt" => self.limit_s = time(name, value)?,
             "s_rt" => self.warn_after_s = time(name, value)?,

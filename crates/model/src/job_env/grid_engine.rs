@@ -1,7 +1,7 @@
 //! The variables that Grid Engine promises to its jobs.
 
 use super::{JobView, Variables};
-use crate::grid_engine::{HOSTS, PE, QUEUE, slots_on, value};
+use crate::grid_engine::{HOSTS, PE, queue_in, slots_on, value};
 use crate::job::{ArrayRole, NodeShare};
 use crate::spec::JobSpec;
 
@@ -21,7 +21,7 @@ pub(super) fn variables(view: &JobView) -> Variables {
     set("JOB_SCRIPT", spec.command.clone());
     set("RESTARTED", u32::from(view.restarts > 0).to_string());
     set("SGE_CLUSTER_NAME", view.cluster.to_owned());
-    let queue = value(spec, QUEUE).unwrap_or(&alloc.partition);
+    let queue = queue_in(spec, &alloc.partition);
     set("QUEUE", queue.to_owned());
     let slots: u64 = alloc.nodes.iter().map(|share| slots_on(spec, share)).sum();
     set("NSLOTS", slots.to_string());
@@ -61,8 +61,9 @@ pub(super) fn tmp_dir_name(view: &JobView) -> String {
     };
     // The submitter has said it.
     let is_name = |text: &&str| text.len() <= QUEUE_NAME_MAX && !text.contains(['/', '\0', '\n']);
-    let queue = value(view.spec, QUEUE).filter(is_name);
-    format!("{job}.{task}.{}", queue.unwrap_or(&view.alloc.partition))
+    let partition = view.alloc.partition.as_str();
+    let queue = Some(queue_in(view.spec, partition)).filter(is_name);
+    format!("{job}.{task}.{}", queue.unwrap_or(partition))
 }
 
 fn host_line(spec: &JobSpec, share: &NodeShare, queue: &str) -> String {

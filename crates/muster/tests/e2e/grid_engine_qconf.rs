@@ -75,11 +75,8 @@ fn qconf_changes_users_lists_projects_and_shares() {
         malformed.err,
         "qconf: \"a b\" is not a valid list of names\n"
     );
-    let in_file = c.run("qconf -ap new");
-    assert!(
-        in_file.code == 1 && in_file.err.contains("sge.conf beside slurm.conf: pe new "),
-        "{in_file:?}"
-    );
+    c.ok("VISUAL=true qconf -ap new");
+    assert!(c.ok("qconf -spl").contains("new"));
 }
 
 #[test]
@@ -187,4 +184,126 @@ fn queues_are_added_changed_and_deleted() {
         c.ok("qconf -dq long.q; qconf -sql"),
         format!("{who} removed \"long.q\" from cluster queue list\nall.q")
     );
+}
+
+/// A cluster with accounting, whose sge.conf is empty.
+fn with_accounting() -> Cluster {
+    Cluster::start(2, 2)
+}
+
+#[test]
+fn objects_of_sge_conf_are_added_changed_and_deleted() {
+    let c = with_accounting();
+    let conf = "cat \"$(dirname $SLURM_CONF)/sge.conf\"";
+    c.write(
+        "pe",
+        "pe_name mpi8\nslots 999\nallocation_rule 2\ncontrol_slaves TRUE\n",
+    );
+    let ran = c.run("qconf -Ap pe");
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(
+        ran.out
+            .ends_with(" added \"mpi8\" to parallel environment list\n"),
+        "{ran:?}"
+    );
+    // The usual environments stay.
+    assert_eq!(
+        c.ok("qconf -spl | xargs"),
+        "make mpi mpi8 mpich openmp orte shm smp threaded"
+    );
+    assert_eq!(
+        c.run("qconf -Ap pe").err,
+        "parallel environment \"mpi8\" already exists\n"
+    );
+    c.ok("qconf -mattr pe allocation_rule '$fill_up' mpi8; qconf -dp make");
+    assert!(c.ok(conf).contains("\npe mpi8 $fill_up"), "{}", c.ok(conf));
+    c.write("pe", "pe_name mpi8\nallocation_rule 2\nuser_lists staff\n");
+    let ran = c.run("qconf -Mp pe");
+    assert_eq!(
+        (ran.code, ran.err.as_str()),
+        (
+            1,
+            "denied: user_lists staff of a parallel environment: queues have lists of users: user_lists of qconf -mq\n"
+        )
+    );
+    c.write("group", "group_name @big\nhostlist n1\n");
+    c.ok("qconf -Ahgrp group; qconf -aattr hostgroup hostlist n2 @big; qconf -dattr hostgroup hostlist n1 @big");
+    assert_eq!(c.ok("qconf -shgrp @big"), "group_name @big\nhostlist n2");
+    assert_eq!(c.ok("qconf -shgrpl | xargs"), "@allhosts @big");
+    c.ok("qsub -o /dev/null -j y -q '*@@big' -b y sleep 1000");
+    c.until_prints("squeue -h -t R -o %N", "n2");
+    let ran = c.run("qconf -aattr hostgroup hostlist n9 @big");
+    assert_eq!(
+        (ran.code, ran.err.as_str()),
+        (1, "can't resolve hostname \"n9\"\n")
+    );
+    c.ok("qconf -sc >table; echo 'big big BOOL == YES NO 0 0' >>table; qconf -Mc table");
+    assert!(
+        c.ok(conf).contains("\ncomplex big feature:big"),
+        "{}",
+        c.ok(conf)
+    );
+    c.ok("qconf -sc | grep -v '^big ' >table; qconf -Mc table");
+    assert!(!c.ok(conf).contains("complex"), "{}", c.ok(conf));
+    c.ok("qconf -sc >table; echo 'dongle dongle INT <= YES YES 0 0' >>table");
+    let ran = c.run("qconf -Mc table");
+    assert!(
+        ran.code == 1
+            && ran
+                .err
+                .starts_with("denied: complex dongle: slurm.conf has neither a device"),
+        "{ran:?}"
+    );
+    c.ok("qconf -sconf | sed 's|^jsv_url.*|jsv_url /bin/true|' >global; qconf -Mconf global");
+    assert!(
+        c.ok(conf).ends_with("\njsv_url /bin/true"),
+        "{}",
+        c.ok(conf)
+    );
+    c.write("class", "jcname gpu\nl_hard {~}h_rt=60\n");
+    c.ok("qconf -Ajc class; scontrol reconfigure");
+    assert_eq!(c.ok("qconf -sjcl"), "gpu");
+    c.ok("qconf -djc gpu; scontrol reconfigure");
+    assert_eq!(c.run("qconf -sjcl").err, "no job class defined\n");
+    // A user without the right to write the file is shown the line.
+    let ran =
+        c.run("chmod 711 . ..; setpriv --reuid 65534 --clear-groups env HOME=/ qconf -dp smp");
+    assert!(
+        ran.code == 1
+            && ran
+                .err
+                .contains("take out of sge.conf beside slurm.conf: pe smp $pe_slots"),
+        "{ran:?}"
+    );
+}
+
+#[test]
+fn lists_shares_and_quota_sets_are_those_of_accounting() {
+    let c = with_accounting();
+    c.write(
+        "users",
+        "name staff\ntype ACL\nfshare 0\noticket 0\nentries ada,bob\n",
+    );
+    c.ok("qconf -Au users; sed -i s/bob/cid/ users; qconf -Mu users");
+    assert!(c.ok("qconf -su staff").ends_with("\nentries ada,cid"));
+    assert_eq!(
+        c.ok("qconf -sst"),
+        "Root=1\n   staff=1\n      ada=1\n      cid=1"
+    );
+    c.ok("qconf -sstree | sed 's/^shares=1/shares=7/' >tree; qconf -Mstree tree");
+    assert_eq!(c.ok("qconf -sstnode /staff/ada"), "/staff/ada=7");
+    c.write(
+        "quotas",
+        "{\n   name x\n   enabled TRUE\n   limit users {*} to slots=8\n   limit projects staff to slots=20,jobs=3\n}\n",
+    );
+    c.ok("qconf -Arqs quotas");
+    assert_eq!(c.ok("qconf -srqsl | xargs"), "account_staff qos_normal");
+    assert_eq!(
+        c.ok("qconf -srqs account_staff"),
+        "{\n   name         account_staff\n   description  NONE\n   enabled      TRUE\n   limit        projects staff to slots=20,jobs=3\n}"
+    );
+    c.ok("qconf -drqs account_staff");
+    assert_eq!(c.ok("qconf -srqsl"), "qos_normal");
+    c.ok("qconf -dul staff");
+    assert_eq!(c.run("qconf -sst").err, "No sharetree\n");
 }

@@ -23,6 +23,7 @@ mod given_conf;
 mod governance;
 mod gpus;
 mod grid_engine;
+mod grid_engine_options;
 mod grid_engine_qalter;
 mod grid_engine_qconf;
 mod grid_engine_qstat;

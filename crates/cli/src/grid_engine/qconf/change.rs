@@ -8,12 +8,15 @@ use std::path::Path;
 pub(super) type CommandLine = Vec<String>;
 
 /// Where things are changed that an option names, by how it goes on after its first letter.
-const PLACES: [(&str, &str); 17] = [
+const PLACES: [(&str, &str); 18] = [
     (
         "attr",
         "the attribute in slurm.conf, sge.conf or by sacctmgr",
     ),
-    ("cal", "reservations: scontrol create reservation"),
+    (
+        "cal",
+        "a queue is closed by qmod -d and opened by qmod -e, at given times by scrontab or cron; nodes are kept free at times by scontrol create reservation",
+    ),
     ("ckpt", "nothing: there are no checkpointing environments"),
     ("conf", "slurm.conf, then scontrol reconfigure"),
     ("c", "complex lines of sge.conf beside slurm.conf"),
@@ -21,7 +24,7 @@ const PLACES: [(&str, &str); 17] = [
         "e",
         "NodeName lines of slurm.conf, then scontrol reconfigure",
     ),
-    ("hgrp", "NodeSet lines of slurm.conf"),
+    ("hgrp", "hostgroup lines of sge.conf beside slurm.conf"),
     ("h", "NodeName lines of slurm.conf"),
     (
         "jc",
@@ -40,9 +43,10 @@ const PLACES: [(&str, &str); 17] = [
     ),
     ("rqs", "limits of accounts and QOS: sacctmgr modify"),
     (
-        "stree",
-        "shares: sacctmgr modify account NAME set fairshare=N",
+        "st",
+        "nodes of the share tree are accounts and users: sacctmgr; their shares: qconf -mstnode",
     ),
+    ("s", "any host that has the cluster's key may submit jobs"),
     ("u", "sacctmgr add user, sacctmgr add account"),
 ];
 
@@ -226,7 +230,7 @@ fn project_of_file(path: &Path) -> Result<String, String> {
     project_of_text(&text).map_err(|why| format!("{shown}: {why}"))
 }
 
-fn project_of_text(text: &str) -> Result<String, String> {
+pub(super) fn project_of_text(text: &str) -> Result<String, String> {
     let mut name = None;
     for line in text
         .lines()

@@ -1,7 +1,7 @@
 //! Objects in files that no command writes: parallel environments, complexes, host groups, attributes of hosts. qconf prints the
 //! line to be written, and its file.
 
-use muster_conf::grid_engine::{ComplexTarget, CountedPer, Mapping};
+use muster_conf::grid_engine::{AllocationRule, ComplexTarget, CountedPer, Mapping};
 use std::io::Read as _;
 
 /// The largest file that is read, bytes.
@@ -45,7 +45,7 @@ pub(super) fn advice(
     }
 }
 
-fn text(path: &str) -> Result<String, String> {
+pub(super) fn text(path: &str) -> Result<String, String> {
     let mut text = String::new();
     let file = std::fs::File::open(path).map_err(|e| format!("error opening {path}: {e}"))?;
     file.take(FILE_BYTES_MAX)
@@ -59,7 +59,7 @@ fn rows(path: &str) -> Result<Vec<(String, String)>, String> {
     text(path).map(|text| rows_of(&text))
 }
 
-fn rows_of(text: &str) -> Vec<(String, String)> {
+pub(super) fn rows_of(text: &str) -> Vec<(String, String)> {
     let joined = text.replace("\\\n", " ");
     let lines = joined.lines().map(str::trim);
     let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -71,7 +71,7 @@ fn rows_of(text: &str) -> Vec<(String, String)> {
     lines.map(row).collect()
 }
 
-fn row<'r>(rows: &'r [(String, String)], name: &str) -> Result<&'r str, String> {
+pub(super) fn row<'r>(rows: &'r [(String, String)], name: &str) -> Result<&'r str, String> {
     let found = rows.iter().find(|(own, _)| own == name);
     let found = found.map(|(_, value)| value.as_str());
     found
@@ -79,14 +79,19 @@ fn row<'r>(rows: &'r [(String, String)], name: &str) -> Result<&'r str, String> 
         .ok_or_else(|| format!("attribute \"{name}\" is missing"))
 }
 
+/// Name and rule of an environment.
+pub(super) fn environment_of_rows(
+    rows: &[(String, String)],
+) -> Result<(&str, AllocationRule), String> {
+    let (name, text) = (row(rows, "pe_name")?, row(rows, "allocation_rule")?);
+    let rule = AllocationRule::parse(text);
+    let rule = rule.ok_or_else(|| format!("allocation_rule \"{text}\" is not valid"))?;
+    Ok((name, rule))
+}
+
 fn environment_of_file(rows: &[(String, String)]) -> Result<String, String> {
-    let (name, rule) = (row(rows, "pe_name")?, row(rows, "allocation_rule")?);
-    let is_rule = matches!(rule, "$pe_slots" | "$fill_up" | "$round_robin")
-        || rule.parse().is_ok_and(|count: u32| count > 0);
-    match is_rule {
-        true => Ok(format!("{SGE_CONF}: pe {name} {rule}")),
-        false => Err(format!("allocation_rule \"{rule}\" is not valid")),
-    }
+    let (name, rule) = environment_of_rows(rows)?;
+    Ok(format!("{SGE_CONF}: pe {name} {}", rule.text()))
 }
 
 fn environment(verb: &str, name: &str, mapping: &Mapping) -> Result<String, String> {
@@ -108,7 +113,7 @@ fn environment(verb: &str, name: &str, mapping: &Mapping) -> Result<String, Stri
     }
 }
 
-/// The name of a host group as that of a node set.
+/// The name of a host group without the `@`.
 fn set_name(group: &str) -> Result<&str, String> {
     match group.strip_prefix('@') {
         Some("allhosts") => {
@@ -121,23 +126,22 @@ fn set_name(group: &str) -> Result<&str, String> {
 
 fn host_group_of_file(rows: &[(String, String)]) -> Result<String, String> {
     let name = set_name(row(rows, "group_name")?)?;
-    Ok(node_set(name, row(rows, "hostlist")?))
+    Ok(host_group_line(name, row(rows, "hostlist")?))
 }
 
-fn node_set(name: &str, hosts: &str) -> String {
+fn host_group_line(name: &str, hosts: &str) -> String {
     let words = hosts.split([' ', ',']).filter(|word| !word.is_empty());
-    // A set in a set is named as it is.
-    let all: Vec<&str> = words.map(|word| word.trim_start_matches('@')).collect();
-    format!("{SLURM_CONF}: NodeSet={name} Nodes={}", all.join(","))
+    let all: Vec<&str> = words.collect();
+    format!("{SGE_CONF}: hostgroup @{name} {}", all.join(" "))
 }
 
 fn host_group(verb: &str, group: &str) -> Result<String, String> {
     let name = set_name(group)?;
     Ok(match verb {
         "d" => {
-            format!("take the line of NodeSet={name} out of slurm.conf, then scontrol reconfigure")
+            format!("{NO_LINE}: hostgroup @{name} ...")
         }
-        _ => format!("{SLURM_CONF}: NodeSet={name} Nodes=HOST,HOST"),
+        _ => format!("{SGE_CONF}: hostgroup @{name} HOST HOST"),
     })
 }
 
@@ -219,7 +223,7 @@ fn attribute(values: &[String], mapping: &Mapping) -> Option<String> {
             let names = instances
                 .split(',')
                 .filter_map(|group| set_name(group).ok());
-            let lines: Vec<String> = names.map(|name| node_set(name, value)).collect();
+            let lines: Vec<String> = names.map(|name| host_group_line(name, value)).collect();
             (!lines.is_empty()).then(|| lines.join("\n"))
         }
         ("exechost", _) => {
@@ -288,12 +292,12 @@ mod tests {
             (
                 "-ahgrp",
                 &["@big"],
-                "write into slurm.conf, then scontrol reconfigure: NodeSet=big Nodes=HOST,HOST",
+                "write into sge.conf beside slurm.conf: hostgroup @big HOST HOST",
             ),
             (
                 "-dhgrp",
                 &["@big"],
-                "take the line of NodeSet=big out of slurm.conf, then scontrol reconfigure",
+                "take out of sge.conf beside slurm.conf: hostgroup @big ...",
             ),
             (
                 "-mattr",
@@ -313,7 +317,7 @@ mod tests {
             (
                 "-aattr",
                 &["hostgroup", "hostlist", "n1 @more", "@big"],
-                "write into slurm.conf, then scontrol reconfigure: NodeSet=big Nodes=n1,more",
+                "write into sge.conf beside slurm.conf: hostgroup @big n1 @more",
             ),
         ] {
             assert_eq!(
@@ -378,7 +382,7 @@ mod tests {
         assert!(environment_of_file(&rows_of("pe_name x\n")).is_err());
         assert_eq!(
             host_group_of_file(&rows_of("group_name @a\nhostlist n1 n2\n")).as_deref(),
-            Ok("write into slurm.conf, then scontrol reconfigure: NodeSet=a Nodes=n1,n2")
+            Ok("write into sge.conf beside slurm.conf: hostgroup @a n1 n2")
         );
         let mapping = Mapping::parse("complex old license:old\n", "f").0;
         let table = "#name shortcut type relop requestable consumable default urgency\n\

@@ -1,12 +1,13 @@
 //! Queues, which are partitions: what adds, changes and deletes them becomes a request of scontrol, so that the controller decides who
 //! may. An attribute that a partition does not have is refused by name, with the place where there is one.
 
-use super::{ALL_HOSTS, ClusterData, change, tables};
+use super::{ClusterData, change, tables};
 use crate::connect::{Client, ConnectError};
 use crate::editor;
 use crate::grid_engine::{fail, unreachable};
 use crate::say;
 use crate::submit::line;
+use muster_conf::grid_engine::ALL_HOSTS;
 use muster_conf::grid_engine::Mapping;
 use muster_conf::grid_engine::resources;
 use muster_model::command::{Reply, UserCommand};
@@ -15,6 +16,7 @@ use muster_model::hostlist::compress;
 use muster_model::refusal::RefusalCode;
 use muster_model::time::TimeLimit;
 use muster_trust::host::short_name;
+use std::collections::HashSet;
 use std::io::Read as _;
 use std::path::Path;
 use std::process::ExitCode;
@@ -273,7 +275,7 @@ fn field(name: &str, value: &str, mapping: &Mapping) -> Result<(&'static str, St
         Ok::<_, String>(all.collect::<Vec<_>>().join(","))
     };
     match name {
-        "hostlist" => Ok(("Nodes", hosts(value)?)),
+        "hostlist" => Ok(("Nodes", hosts(value, mapping)?)),
         "user_lists" => Ok(("AllowGroups", list("ALL")?)),
         "projects" => Ok(("AllowAccounts", accounts("ALL")?)),
         "xprojects" => Ok(("DenyAccounts", accounts("")?)),
@@ -292,20 +294,25 @@ fn field(name: &str, value: &str, mapping: &Mapping) -> Result<(&'static str, St
     }
 }
 
-/// Hosts as a hostlist.
-fn hosts(value: &str) -> Result<String, String> {
+/// Hosts as a hostlist, with those of host groups as they are now.
+fn hosts(value: &str, mapping: &Mapping) -> Result<String, String> {
     let all = words(value);
     if all == [ALL_HOSTS] {
         return Ok("ALL".to_owned());
     }
-    match all.iter().find(|host| host.starts_with('@')) {
-        Some(group) => Err(format!(
-            "host group {group} is not there: name hosts, or NodeSet lines of slurm.conf in Nodes of the PartitionName line"
-        )),
-        // Hostlists are as they are.
-        None if value.contains('[') => Ok(all.join(",")),
-        None => Ok(compress(&all)),
+    // Hostlists are as they are.
+    if value.contains('[') {
+        return Ok(all.join(","));
     }
+    if all.contains(&ALL_HOSTS) {
+        return Err(format!(
+            "{ALL_HOSTS} has all hosts, and needs none beside it"
+        ));
+    }
+    let mut hosts = mapping.expanded_hosts(&all, &[])?;
+    let mut known = HashSet::new();
+    hosts.retain(|host| known.insert(host.clone()));
+    Ok(compress(&hosts))
 }
 
 /// A new value of a list, after the operation that the first letter of an option names.
@@ -636,7 +643,11 @@ mod tests {
             ("slots", "4,[n1=8]", "no values of their own"),
             ("slots", "x", "a number of slots"),
             ("h_rt", "x", "not a time value"),
-            ("hostlist", "@others n1", "host group @others is not there"),
+            (
+                "hostlist",
+                "@others n1",
+                "host group \"@others\" does not exist",
+            ),
             ("pe_list", "smp", "the pe lines of sge.conf"),
             ("user_lists", "a=b", "not a valid list of names"),
         ] {

@@ -12,6 +12,7 @@ use crate::listing::job::{JobRow, Stdio};
 use crate::listing::query;
 use crate::people;
 use crate::why;
+use crate::zone;
 use muster_conf::grid_engine::Mapping;
 use muster_model::environment::{self, Environment};
 use muster_model::explain::Explanation;
@@ -19,13 +20,14 @@ use muster_model::grid_engine as marks;
 use muster_model::ids::JobId;
 use muster_model::job::Job;
 use muster_model::spec::{DependencyKind, DependencyTerm, JobSpec};
-use muster_model::time::Timestamp;
+use muster_model::time::{TimeLimit, Timestamp};
 use muster_model::visible_text::visible;
 use muster_proto::client::JobFilter;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 const BAR: &str = "==============================================================\n";
 
@@ -142,6 +144,36 @@ pub(super) fn show(
         &format!("Following jobs do not exist: \n{}", missing.join("\n")),
         1,
     ))
+}
+
+/// The text about a job that is not submitted, for `qsub -verify`.
+pub(in crate::grid_engine) fn would_be(
+    ctx: &Ctx,
+    spec: JobSpec,
+    environment: &Environment,
+) -> String {
+    let job = Job::new(JobId(0), Arc::new(spec), TimeLimit::Unlimited, zone::now());
+    let spec = &job.spec;
+    let mut text = BAR.to_owned();
+    submission(&mut text, &job, ctx, Some(environment));
+    request(&mut text, &job, Some(environment));
+    if let Some((pe, slots)) = marks::parallel_environment(spec) {
+        let _ = writeln!(text, "parallel environment:  {pe} range: {slots}");
+    }
+    waits(&mut text, &[&job], &[]);
+    if let Some(project) = &spec.account {
+        row(&mut text, "project", project);
+    }
+    arrays(&mut text, &[&job]);
+    row(&mut text, "binding", "NONE");
+    let is_binary = marks::value(spec, marks::BINARY).is_some();
+    row(
+        &mut text,
+        "job_type",
+        if is_binary { "binary" } else { "NONE" },
+    );
+    row(&mut text, "submit_cmd", &spec.submit_line);
+    text
 }
 
 /// Jobs of which one command asks for the environment.
@@ -276,8 +308,14 @@ fn request(text: &mut String, first: &Job, environment: Option<&Environment>) {
         row("priority", &(-spec.nice).to_string());
     }
     row("jobshare", "0");
-    if let Some(queues) = mark(marks::HARD_QUEUES) {
-        row("hard_queue_list", queues);
+    for (name, key) in [
+        ("hard_queue_list", marks::HARD_QUEUES),
+        ("soft_queue_list", marks::SOFT_QUEUES),
+        ("master hard queue_list", marks::MASTER_QUEUES),
+    ] {
+        if let Some(queues) = mark(key) {
+            row(name, queues);
+        }
     }
     if let Some(again) = spec.requeue {
         row("restart", if again { "y" } else { "n" });

@@ -230,12 +230,18 @@ fn job(xml: &mut Xml, first: &Job, records: &[&Job]) {
             xml.element(name, |xml| requests(xml, list));
         }
     }
-    if let Some(queues) = mark(marks::HARD_QUEUES) {
-        xml.element("JB_hard_queue_list", |xml| {
-            for queue in queues.split(',') {
-                xml.element("destin_ident_list", |xml| xml.leaf("QR_name", queue));
-            }
-        });
+    for (name, key) in [
+        ("JB_hard_queue_list", marks::HARD_QUEUES),
+        ("JB_soft_queue_list", marks::SOFT_QUEUES),
+        ("JB_master_hard_queue_list", marks::MASTER_QUEUES),
+    ] {
+        if let Some(queues) = mark(key) {
+            xml.element(name, |xml| {
+                for queue in queues.split(',') {
+                    xml.element("destin_ident_list", |xml| xml.leaf("QR_name", queue));
+                }
+            });
+        }
     }
     if let Some(shell) = mark(marks::SHELL) {
         path_list(xml, "JB_shell_list", shell);

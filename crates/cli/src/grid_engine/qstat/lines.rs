@@ -1,5 +1,6 @@
 //! Jobs as lines: qstat plain, `-ext`, `-pri`, `-r`, `-g d`, `-g t`, `-t`.
 
+use super::requests;
 use super::usage::{self, Measured};
 use crate::grid_engine::arguments::Parsed;
 use crate::grid_engine::{memory, selection, site};
@@ -19,6 +20,7 @@ const SLOT_TASKS_MAX: usize = 1000;
 pub(super) struct View {
     pub(super) ext: bool,
     pub(super) pri: bool,
+    pub(super) urg: bool,
     pub(super) requests: bool,
     pub(super) each_task: bool,
     pub(super) each_slot: bool,
@@ -32,6 +34,7 @@ impl View {
         View {
             ext: parsed.has("ext"),
             pri: parsed.has("pri"),
+            urg: parsed.has("urg"),
             requests: parsed.has("r"),
             each_task: parsed.all("g").any(|kind| kind.contains('d')),
             each_slot: parsed.has("t") || parsed.all("g").any(|kind| kind.contains('t')),
@@ -66,6 +69,8 @@ pub(crate) struct Entry<'a> {
     pub(super) state: String,
     /// Start, or submission while it waits.
     pub(super) at: String,
+    /// The deadline of `-urg`; empty where there is none.
+    pub(super) deadline: String,
     /// That time for XML.
     pub(super) at_iso: String,
     /// `queue@host`; empty while it waits.
@@ -92,6 +97,11 @@ impl<'a> Entry<'a> {
             job,
             state,
             at: date(ctx, at),
+            deadline: job
+                .spec
+                .deadline
+                .map(|at| date(ctx, at))
+                .unwrap_or_default(),
             at_iso: ctx.zoned(at).strftime("%Y-%m-%dT%H:%M:%S").to_string(),
             queue: String::new(),
             tasks: String::new(),
@@ -330,6 +340,9 @@ fn head(view: &View) -> String {
     if view.pri {
         text.push_str("nurg    npprior ntckts   ppri ");
     }
+    if view.urg {
+        text.push_str("nurg    urg      rrcontr  wtcontr  dlcontr  ");
+    }
     if view.ext {
         text.push_str("ntckts  name       user         project          department state ");
         if view.steps {
@@ -338,6 +351,9 @@ fn head(view: &View) -> String {
         text.push_str("cpu        mem     io      tckts ovrts otckt ftckt stckt share ");
     } else {
         text.push_str("name       user         state submit/start at     ");
+        if view.urg {
+            text.push_str(" deadline           ");
+        }
     }
     let slots = if view.each_slot { "master" } else { "slots" };
     let _ = write!(text, "{:<30} {slots} ja-task-ID ", "queue");
@@ -377,7 +393,12 @@ pub(super) fn line(text: &mut String, entry: &Entry, view: &View, queue: bool) {
     }
     text.push('\n');
     if view.requests && !entry.repeats {
-        requests(text, entry, view);
+        let given = requests::Given {
+            queue: &entry.queue,
+            slots: slots(entry.job),
+            predecessors: predecessors(entry.job),
+        };
+        requests::requests(text, entry.job, &given, view.without_binding);
     }
 }
 
@@ -393,6 +414,9 @@ fn job_columns(text: &mut String, entry: &Entry, view: &View) {
             "{:.5} {prior:.5} {:.5} {:>5} ",
             0.0, 0.0, -job.spec.nice
         );
+    }
+    if view.urg {
+        let _ = write!(text, "{:.5} {:>8} {:>8} {:>8} {:>8} ", 0.0, 0, 0, 0, 0);
     }
     if view.ext {
         let project = job.spec.account.as_deref().unwrap_or("NA");
@@ -411,6 +435,9 @@ fn job_columns(text: &mut String, entry: &Entry, view: &View) {
             "{name:<10.10} {user:<12.12} {:<5.5} {} ",
             entry.state, entry.at
         );
+        if view.urg {
+            let _ = write!(text, "{:<19} ", entry.deadline);
+        }
     }
 }
 
@@ -452,50 +479,6 @@ fn slot_task(text: &mut String, entry: &Entry, task: &SlotTask) {
     };
     let (tasks, name) = (&entry.tasks, &task.name);
     let _ = write!(text, "{tasks:<10}{name:<12} {state:<5} {cpu} {mem} {io} ");
-}
-
-/// The lines of `-r`.
-fn requests(text: &mut String, entry: &Entry, view: &View) {
-    let spec = &entry.job.spec;
-    let mut row = |key: &str, value: &str| {
-        let _ = writeln!(text, "       {key:<17} {value}");
-    };
-    row("Full jobname:", &spec.name);
-    if !entry.queue.is_empty() {
-        row("Master Queue:", &entry.queue);
-    }
-    if let Some((pe, slots)) = marks::parallel_environment(spec) {
-        row("Requested PE:", &format!("{pe} {slots}"));
-        if !entry.queue.is_empty() {
-            row("Granted PE:", &format!("{pe} {}", self::slots(entry.job)));
-        }
-    }
-    let hard = marks::value(spec, marks::HARD).unwrap_or_default();
-    let mut first = "Hard Resources:";
-    for request in hard.split(',').filter(|request| !request.is_empty()) {
-        row(first, &format!("{request} (0.000000)"));
-        first = "";
-    }
-    if hard.is_empty() {
-        let _ = writeln!(text, "       Hard Resources:   ");
-    }
-    let soft = marks::value(spec, marks::SOFT).unwrap_or_default();
-    let _ = writeln!(text, "       Soft Resources:   {soft}");
-    if let Some(queues) = marks::value(spec, marks::HARD_QUEUES) {
-        let queues = queues.replace(',', ", ");
-        let _ = writeln!(text, "       Hard requested queues: {queues}");
-    }
-    if let Some(asked) = marks::value(spec, marks::HOLD_JID) {
-        let asked = asked.replace(',', ", ");
-        let _ = writeln!(text, "       Predecessor Jobs (request): {asked}");
-    }
-    let before = predecessors(entry.job);
-    if !before.is_empty() {
-        let _ = writeln!(text, "       Predecessor Jobs: {}", before.join(", "));
-    }
-    if !view.without_binding {
-        let _ = writeln!(text, "       Binding:          NONE");
-    }
 }
 
 /// Numbers of the jobs that one waits for.

@@ -9,7 +9,7 @@ use crate::listing::context::Ctx;
 use muster_conf::grid_engine::Mapping;
 use muster_model::config::PartitionState;
 use muster_model::job::Job;
-use muster_model::node::{Node, NodeLink};
+use muster_model::node::{GresConfig, Node, NodeLink};
 use muster_model::time::TimeLimit;
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -28,17 +28,44 @@ pub(in crate::grid_engine) struct Instance {
     /// Slots of the host.
     pub(in crate::grid_engine) total: u64,
     /// Load over a minute; none where the host has not said it.
-    load: Option<f64>,
+    pub(in crate::grid_engine) load: Option<f64>,
     /// Letters of its states.
     pub(in crate::grid_engine) states: String,
-    /// Generic resources that are free, and licenses.
-    pub(in crate::grid_engine) free: Vec<(String, u64)>,
     /// The resources of its host.
     pub(in crate::grid_engine) resources: Vec<Resource>,
     /// The longest time that a job may run.
     pub(in crate::grid_engine) limit: String,
+    /// That time in seconds; none where there is no limit.
+    pub(in crate::grid_engine) limit_s: Option<u64>,
+    /// The resources of its host, used ones too.
+    pub(in crate::grid_engine) has: HostOffer,
     /// Why it is out of service.
-    reason: Option<String>,
+    pub(in crate::grid_engine) reason: Option<String>,
+}
+
+/// The resources of a host, those in use included.
+#[derive(Clone, Debug, Default)]
+pub(in crate::grid_engine) struct HostOffer {
+    pub(in crate::grid_engine) gres: Vec<GresConfig>,
+    pub(in crate::grid_engine) features: Vec<String>,
+    pub(in crate::grid_engine) memory_bytes: u64,
+    pub(in crate::grid_engine) cpus: u64,
+    pub(in crate::grid_engine) cores: u64,
+    pub(in crate::grid_engine) sockets: u64,
+}
+
+impl HostOffer {
+    fn of(node: &Node) -> HostOffer {
+        let config = &node.config;
+        HostOffer {
+            gres: config.gres.clone(),
+            features: config.features.clone(),
+            memory_bytes: config.memory_mib << 20,
+            cpus: config.cpus.into(),
+            cores: u64::from(config.sockets) * u64::from(config.cores_per_socket),
+            sockets: config.sockets.into(),
+        }
+    }
 }
 
 impl Instance {
@@ -80,8 +107,12 @@ pub(in crate::grid_engine) fn of_cluster(
                     .map(|report| f64::from(report.load_centi) / 100.0),
                 states: states(node, partition.state),
                 resources: resources::of_host(node, &free(node)),
-                free: free(node),
                 limit: limit(partition.max_time),
+                limit_s: partition
+                    .max_time
+                    .seconds()
+                    .filter(|_| partition.max_time != TimeLimit::Unlimited),
+                has: HostOffer::of(node),
                 reason: node.reason.as_ref().map(|reason| reason.text.clone()),
             });
         }

@@ -60,6 +60,14 @@ pub(super) fn job(text: &mut String, entry: &Entry, view: &View, indent: usize, 
     if view.ext || view.pri {
         element("JAT_ntix", "0.00000");
     }
+    if view.urg {
+        if !view.pri {
+            element("JB_nurg", "0.00000");
+        }
+        for name in ["JB_urg", "JB_rrcontr", "JB_wtcontr", "JB_dlcontr"] {
+            element(name, "0");
+        }
+    }
     if view.pri {
         element("JB_nppri", &prior);
         element("JB_nurg", "0.00000");
@@ -141,11 +149,13 @@ fn requests(text: &mut String, entry: &Entry, view: &View, indent: usize) {
     for (name, value) in split(marks::SOFT) {
         element("soft_request", &[("name", name)], value);
     }
-    for queue in mark(marks::HARD_QUEUES)
-        .split(',')
-        .filter(|queue| !queue.is_empty())
-    {
-        element("hard_req_queue", &[], queue);
+    for (name, key) in [
+        ("hard_req_queue", marks::HARD_QUEUES),
+        ("soft_req_queue", marks::SOFT_QUEUES),
+        ("master_hard_req_queue", marks::MASTER_QUEUES),
+    ] {
+        let queues = mark(key).split(',').filter(|queue| !queue.is_empty());
+        queues.for_each(|queue| element(name, &[], queue));
     }
     for name in mark(marks::HOLD_JID)
         .split(',')
