@@ -11,6 +11,7 @@ fn main() {
         ("MUSTER_COMMANDS", "commands"),
         ("MUSTER_DRMAA", "drmaa"),
         ("MUSTER_DRMAA2", "drmaa2"),
+        ("MUSTER_LIBSLURM", "libslurm"),
     ] {
         carry(variable, &var(variable), &Path::new(&out).join(file));
     }
@@ -20,7 +21,7 @@ fn main() {
     println!("cargo:rustc-link-arg-bins=-no-pie");
 }
 
-/// The statically linked program of the user commands, and the libraries libdrmaa and libdrmaa2, that `cargo xtask build` names
+/// The statically linked program of the user commands, and the libraries libdrmaa, libdrmaa2 and libslurm, that `cargo xtask build` names
 /// become parts of this one. Without the former the commands are links to this program, and start more slowly; without the latter
 /// there are none.
 fn carry(variable: &str, built: &str, copy: &Path) {

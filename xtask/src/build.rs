@@ -89,15 +89,18 @@ fn with_commands(profile: Profile, commands: Option<&Path>) -> Result<PathBuf> {
         build.env("MUSTER_COMMANDS", commands);
         build.env("MUSTER_DRMAA", library("drmaa", profile)?);
         build.env("MUSTER_DRMAA2", library("drmaa2", profile)?);
+        build.env("MUSTER_LIBSLURM", library("libslurm", profile)?);
     }
     ensure!(build.status()?.success(), "muster does not build");
     Ok(fs::canonicalize(built(&target(), profile).join("muster"))?)
 }
 
-/// Builds a library of DRMAA. Without debugging information it is a tenth.
-fn library(name: &str, profile: Profile) -> Result<PathBuf> {
-    let mut build = cargo(&["build", "-p", &format!("muster-{name}")], profile);
-    ensure!(build.status()?.success(), "lib{name} does not build");
+/// Builds a library for programs in C. Without debugging information it is a tenth.
+fn library(crate_name: &str, profile: Profile) -> Result<PathBuf> {
+    let package = format!("muster-{crate_name}");
+    let mut build = cargo(&["build", "-p", &package], profile);
+    ensure!(build.status()?.success(), "{package} does not build");
+    let name = crate_name.trim_start_matches("lib");
     let folder = built(&target(), profile);
     let (whole, own) = (
         folder.join(format!("lib{name}.so")),
@@ -127,6 +130,7 @@ pub(crate) fn with_flag(triple: &str, flag: &str, commands: Option<&Path>) -> Re
         build.env("MUSTER_COMMANDS", commands);
         build.env("MUSTER_DRMAA", library("drmaa", Profile::Release)?);
         build.env("MUSTER_DRMAA2", library("drmaa2", Profile::Release)?);
+        build.env("MUSTER_LIBSLURM", library("libslurm", Profile::Release)?);
     }
     ensure!(build.status()?.success(), "muster does not build");
     let program = built(&target().join(triple), Profile::Release).join("muster");

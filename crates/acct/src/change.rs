@@ -17,6 +17,7 @@ use muster_model::node::{Node, NodeReason};
 use muster_model::node_state::ServiceState;
 use muster_model::reservation::{Reservation, ReservedNode};
 use muster_model::spec::{ArraySpec, JobKind, JobSpec, MemoryAsk};
+use muster_model::storage::StorageScan;
 use muster_model::time::{TimeLimit, Timestamp};
 use muster_proto::acct::{JobTextKind, ReservationRecord};
 use std::sync::Arc;
@@ -110,6 +111,13 @@ pub enum AccountingChange {
         owner: Option<u32>,
         /// The texts.
         note: Box<JobNote>,
+    },
+    /// Use of a file system by users.
+    Storage {
+        /// The file system.
+        name: String,
+        /// The scan.
+        scan: Box<StorageScan>,
     },
 }
 
@@ -205,7 +213,8 @@ fn is_kept(state: &State, change: &AccountingChange) -> bool {
     match change {
         AccountingChange::Node(_)
         | AccountingChange::Reservation(_)
-        | AccountingChange::Transaction { .. } => true,
+        | AccountingChange::Transaction { .. }
+        | AccountingChange::Storage { .. } => true,
         AccountingChange::StepStarted { .. } | AccountingChange::StepEnded { .. } => {
             jobs && order.is_none_or(|order| !order.no_step_rows)
         }
@@ -374,6 +383,10 @@ fn edited(changes: &[AccountsChange], log: &[Transaction], at: Timestamp) -> Vec
             job: *job,
             owner: *owner,
             note: Box::new(note.clone()),
+        }),
+        AccountsChange::StorageRecorded { name, scan } => Some(AccountingChange::Storage {
+            name: name.clone(),
+            scan: Box::new(scan.clone()),
         }),
         _ => None,
     });

@@ -73,7 +73,8 @@ fn row_of(change: &mut AccountingChange) -> Option<&mut JobRow> {
         | AccountingChange::Node(_)
         | AccountingChange::Reservation(_)
         | AccountingChange::Transaction { .. }
-        | AccountingChange::JobNoted { .. } => None,
+        | AccountingChange::JobNoted { .. }
+        | AccountingChange::Storage { .. } => None,
     }
 }
 

@@ -108,7 +108,8 @@ fn row_of(change: &AccountingChange) -> Option<&JobRow> {
         | AccountingChange::Node(_)
         | AccountingChange::Reservation(_)
         | AccountingChange::Transaction { .. }
-        | AccountingChange::JobNoted { .. } => None,
+        | AccountingChange::JobNoted { .. }
+        | AccountingChange::Storage { .. } => None,
     }
 }
 
@@ -130,6 +131,11 @@ fn own_bytes(change: &AccountingChange) -> usize {
         AccountingChange::JobNoted { note, .. } => {
             let texts = [&note.comment, &note.admin_comment, &note.wckey];
             texts.into_iter().flatten().map(String::len).sum()
+        }
+        AccountingChange::Storage { name, scan } => {
+            let users = scan.users.iter();
+            let users = users.map(|user| size_of_val(user) + user.user.len());
+            name.len() + scan.path.len() + users.sum::<usize>()
         }
         AccountingChange::Job(_)
         | AccountingChange::Run(_)

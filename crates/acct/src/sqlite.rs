@@ -17,6 +17,7 @@ mod restore;
 mod rollup;
 mod row;
 mod schema;
+mod storage;
 #[cfg(test)]
 mod tests;
 mod text;

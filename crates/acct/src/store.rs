@@ -2,6 +2,7 @@
 
 use crate::change::AccountingChange;
 use muster_model::ids::JobId;
+use muster_model::storage::StorageAnswer;
 use muster_model::time::Timestamp;
 use muster_proto::acct::{
     AcctJob, AcctQuery, JobTextKind, LoggedTransaction, NodeEvent, NodeOutage, ReservationRecord,
@@ -108,6 +109,12 @@ pub trait History: Send {
         kind: JobTextKind,
         owner: Option<u32>,
     ) -> Result<Option<Vec<u8>>, StoreError>;
+
+    /// Use of file systems by users at the latest scan of each; of one user if it is named.
+    ///
+    /// # Errors
+    /// What the database says.
+    fn storage(&mut self, own: Option<&str>) -> Result<StorageAnswer, StoreError>;
 
     /// Changes of accounting's records within a window, of one user if it is named.
     ///

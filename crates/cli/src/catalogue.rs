@@ -10,7 +10,7 @@ use crate::scancel;
 use crate::scontrol::{partition, reservation, table, update, update_job};
 use crate::{
     class, logs, report, sacct, sacctmgr, sattach, sbcast, scrontab, sdiag, seff, sgather, sinfo,
-    sprio, squeue, sreport, sshare, sstat, strigger, top, torque, watch, why,
+    sprio, squeue, sreport, sshare, sstat, storage, strigger, top, torque, watch, why,
 };
 use muster_conf::options::{self as submission, OptionCommand as Submission};
 
@@ -138,6 +138,7 @@ pub fn commands() -> Vec<CommandEntry> {
     all.push(of_spec(&watch::SPEC, Vec::new()));
     all.push(of_spec(&top::SPEC, Vec::new()));
     all.push(of_spec(&report::SPEC, Vec::new()));
+    all.push(of_spec(&storage::SPEC, Vec::new()));
     all.extend(grid_engine::SPECS.iter().map(|spec| CommandEntry {
         exits: grid_engine::exits(spec.name),
         ..of_spec(spec, Vec::new())

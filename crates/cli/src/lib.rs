@@ -37,6 +37,7 @@ mod sreport;
 mod srun;
 mod sshare;
 mod sstat;
+mod storage;
 mod strigger;
 mod submit;
 mod targets;
@@ -161,6 +162,12 @@ pub fn watch(args: &[String]) -> ExitCode {
 #[must_use]
 pub fn report(args: &[String]) -> ExitCode {
     listing::report(report::run(args))
+}
+
+/// `muster storage`: use of file systems by users.
+#[must_use]
+pub fn storage(args: &[String]) -> ExitCode {
+    listing::report(storage::run(args))
 }
 
 /// `muster why`: what a job waits for.

@@ -1,20 +1,35 @@
 //! Requests of libraries to the commands: made of command lines, with the output as texts, and records of jobs. Unlike
 //! a command, the process around a library has threads, and changes its environment.
 
+mod records;
+mod submission;
+
+pub use records::{
+    JobDetails, JobListing, ListedProcess, NodeDetails, NodeListing, StepDetails, TopologyRow,
+    for_each_job, licenses, nodes, reservation_list, settings, step_processes, topology,
+};
+pub use submission::{GivenOption, JobRequest, JobRequestError, allocation_info, job_request};
+
 use crate::connect::{Client, ConnectError};
 use crate::grid_engine::site;
 use crate::listing::context::Ctx;
 use crate::listing::query;
+use crate::rest::errno;
+use crate::zone::{self, LocalZone};
 use crate::{class, grid_engine, process, say, sbatch};
 use minicbor::bytes::ByteVec;
 use muster_conf::grid_engine::Mapping;
 use muster_conf::job_classes::{FILE, JobClasses};
+use muster_conf::options::values::time;
+use muster_model::accounts::Accounts;
 use muster_model::command::{ReservationAsk, UserCommand};
 use muster_model::config::PartitionConfig;
 use muster_model::ids::JobId;
 use muster_model::job::Job;
 use muster_model::node::Node;
+use muster_model::refusal::RefusalCode;
 use muster_model::spec::ExecContext;
+use muster_model::time::Timestamp;
 use muster_proto::acct::{AcctJob, AcctQuery};
 use muster_proto::client::{JobFilter, ReservationsAnswer};
 use std::process::ExitCode;
@@ -203,6 +218,60 @@ pub fn accounting(client: &mut Client, id: JobId) -> Result<Vec<AcctJob>, Connec
         ..AcctQuery::default()
     };
     query::accounting(client, query).map(|(jobs, ..)| jobs)
+}
+
+/// Accounting records of the jobs that a query finds.
+///
+/// # Errors
+/// The controller cannot be asked.
+pub fn accounting_of(client: &mut Client, query: AcctQuery) -> Result<Vec<AcctJob>, ConnectError> {
+    query::accounting(client, query).map(|(jobs, ..)| jobs)
+}
+
+/// Accounts, users and QOS of the cluster.
+///
+/// # Errors
+/// The controller cannot be asked.
+pub fn accounts(client: &mut Client) -> Result<Accounts, ConnectError> {
+    query::accounts(client).map(|answer| answer.accounts)
+}
+
+/// Runs scontrol with these arguments for the caller's own use, and gives its standard output.
+///
+/// # Errors
+/// Its error output.
+pub fn scontrol(args: &[String]) -> Result<String, String> {
+    process::copy_variables();
+    let (code, kept) = say::run_captured(|| crate::scontrol::main(args));
+    match code == ExitCode::SUCCESS {
+        true => Ok(kept.out),
+        false => Err(kept.err.trim_end().to_owned()),
+    }
+}
+
+/// Slurm's number of a refusal (slurm_errno.h).
+pub fn error_number(code: RefusalCode) -> i32 {
+    errno::of(code)
+}
+
+/// Slurm's text for one of its numbers, where it is known.
+pub fn error_text(number: i32) -> Option<&'static str> {
+    errno::text_of(number)
+}
+
+/// The number of the error that a command's error output names.
+pub fn error_number_of(text: &str) -> Option<i32> {
+    errno::named_in(text)
+}
+
+/// A time in the user's zone, as commands print it.
+pub fn time_text(at: Timestamp) -> String {
+    zone::show(at)
+}
+
+/// The time that a text such as `now+1hour` means now.
+pub fn time_of_text(text: &str) -> Option<Timestamp> {
+    time::parse(text, zone::now(), &LocalZone::default())
 }
 
 /// Looks at jobs that are waited for, at growing intervals.

@@ -109,6 +109,9 @@ pub(crate) fn complain(text: &str) {
 
 /// Writes to standard output at once. A reader that went away ends the command quietly, as SIGPIPE would.
 pub(crate) fn print(text: &str) {
+    if crate::say::keep_output(text) {
+        return;
+    }
     let mut out = io::stdout().lock();
     if out
         .write_all(text.as_bytes())

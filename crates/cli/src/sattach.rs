@@ -103,6 +103,11 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
             _ => say.verbose += 1,
         }
     }
+    if say.verbose > 0 {
+        say.verbose("defined options");
+        say.verbose(&format!("verbose             : {}", say.verbose));
+        say.verbose("end of defined options");
+    }
     let filters = [options.input, options.output, options.error];
     if options.pty && filters.iter().any(Option::is_some) {
         say.error("--pty goes with no filter: it is task 0 that has the terminal");
@@ -395,6 +400,7 @@ mod tests {
             mesh_addresses: Vec::new(),
             width: 0,
             direct: false,
+            cpu_bind: String::new(),
         };
         assert_eq!(
             layout(&created),

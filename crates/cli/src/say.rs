@@ -132,6 +132,17 @@ pub(crate) fn exit_variable(name: &str) -> Option<u8> {
 thread_local! {
     /// Where messages of this thread go instead of standard error.
     static KEPT: RefCell<Option<String>> = const { RefCell::new(None) };
+    /// Where answers of this thread go instead of standard output.
+    static KEPT_OUTPUT: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Output of a command that was run for the caller's own use.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KeptOutput {
+    /// Standard output.
+    pub(crate) out: String,
+    /// Standard error.
+    pub(crate) err: String,
 }
 
 /// Runs `make` and keeps its messages on standard error, for the caller's own use. Standard output is not its to write
@@ -140,6 +151,22 @@ pub(crate) fn captured<T>(make: impl FnOnce() -> T) -> (T, String) {
     KEPT.with_borrow_mut(|kept| *kept = Some(String::new()));
     let made = make();
     (made, KEPT.take().unwrap_or_default())
+}
+
+/// Runs a whole command, and keeps its output.
+pub(crate) fn run_captured<T>(run: impl FnOnce() -> T) -> (T, KeptOutput) {
+    KEPT_OUTPUT.with_borrow_mut(|kept| *kept = Some(String::new()));
+    let (made, err) = captured(run);
+    let out = KEPT_OUTPUT.take().unwrap_or_default();
+    (made, KeptOutput { out, err })
+}
+
+/// Keeps a text for standard output, where that is captured; false if it is not.
+pub(crate) fn keep_output(text: &str) -> bool {
+    KEPT_OUTPUT.with_borrow_mut(|kept| {
+        kept.iter_mut().for_each(|kept| kept.push_str(text));
+        kept.is_some()
+    })
 }
 
 /// Writes to standard error.
@@ -157,6 +184,9 @@ pub(crate) fn stderr(text: &str) {
 
 /// Writes to standard output.
 pub(crate) fn stdout(text: &str) {
+    if keep_output(text) {
+        return;
+    }
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(text.as_bytes());
     let _ = out.flush();

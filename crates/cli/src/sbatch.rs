@@ -128,6 +128,7 @@ fn read_directives(
         directives::sections(script.head(), name).map_err(|e| say.option_error(&e))?;
     if let [only] = sections.as_mut_slice()
         && !lines[0].chosen.has("ignore-pbs")
+        && !only.iter().any(|word| word == "--ignore-pbs")
     {
         let others = of_other_systems(script, name, &say)?;
         only.extend(others);

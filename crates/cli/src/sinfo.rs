@@ -140,6 +140,17 @@ impl Options {
             }
         }
         let is_given = |option: &str| parsed.options.iter().any(|(name, _)| *name == option);
+        let is_set = |variable: &str| env(variable).is_some();
+        let of_line = is_given("partition") && is_given("all");
+        if of_line || is_set("SINFO_PARTITION") && is_set("SINFO_ALL") {
+            return Err(Failure::new(
+                "sinfo: fatal: Conflicting options, -p and -a specified",
+            ));
+        }
+        if is_given("all") {
+            // All partitions, whatever the variable says.
+            options.selection.partitions.clear();
+        }
         if is_given("long") && (is_given("format") || is_given("Format")) {
             return Err(Failure::new(
                 "sinfo: fatal: Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry.",

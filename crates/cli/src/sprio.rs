@@ -19,17 +19,17 @@ pub(crate) static SPRIO: Spec = Spec {
     options: &[
         opt("clusters", "NAME", "cluster to ask; only this one is known").short('M'),
         flag("federation", "jobs of a federation").stored(ALONE),
-        opt("format", "FORMAT", "columns").short('o'),
-        flag("help", "print this help"),
+        flag("help", "show this help message"),
+        flag("noheader", "no line above the columns").short('h'),
         opt("jobs", "LIST", "these jobs").short('j').optional(),
         flag("local", "jobs of this cluster").stored(ALONE),
         flag("long", "more columns").short('l'),
-        flag("noheader", "no line above the columns").short('h'),
         flag("norm", "factors from 0 to 1").short('n'),
+        opt("format", "FORMAT", "columns").short('o'),
         opt("partition", "LIST", "jobs in these partitions").short('p'),
         flag("sibling", "jobs of a federation's other clusters").stored(ALONE),
         opt("sort", "KEYS", "order").short('S'),
-        flag("usage", "print a short summary"),
+        flag("usage", "display a brief summary of sprio options"),
         opt("user", "LIST", "jobs of these users").short('u'),
         also("user", "users", Arg::Required),
         flag("verbose", "say what is asked").short('v'),
@@ -39,6 +39,9 @@ pub(crate) static SPRIO: Spec = Spec {
     variables: &[],
     notes: "",
 };
+
+/// Output of `--usage`, in the layout that scripts expect of sprio.
+const USAGE: &str = "Usage: sprio [-j jid[s]] [-u user_name[s]] [-o format] [-p partitions]\n   [--federation] [--local] [--sibling] [--usage] [-hlnvVw]\n";
 
 const LONG: &str = "%.15i %9r %.8u %.10Y %.10S %.10A %.10B %.10F %.10J %.10P %.10Q %.11N %.20T";
 const LONG_NORM: &str = "%.15i %9r %.8u %10y %10a %10b %10f %10j %10p %10q %20t";
@@ -82,7 +85,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
                 return Ok(());
             }
             "help" => return print_text(&SPRIO.help()),
-            "usage" => return print_text(&SPRIO.usage()),
+            "usage" => return print_text(USAGE),
             "clusters" => drop(crate::listing::this_cluster("sprio", &value)?),
             "format" => options.format = Some(value.clone()),
             "long" => options.long = true,
@@ -115,7 +118,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     if let Some(operand) = operands.first() {
         return Err(Failure::new(format!(
             "sprio: error: Unrecognized option: {operand}\n{}",
-            SPRIO.usage().trim_end()
+            USAGE.trim_end()
         )));
     }
     let verbose = parsed.options.iter().filter(|(name, _)| *name == "verbose");

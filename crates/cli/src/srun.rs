@@ -2,6 +2,7 @@
 //! asks for first.
 
 mod bcast;
+mod debugger_test;
 mod executor;
 mod het;
 mod input;
@@ -111,7 +112,7 @@ fn run(args: &[String], marks: &[(String, String)]) -> Result<ExitCode, ExitCode
         kill_wait_s: site.map_or(endpoint::KILL_WAIT_S, |site: Endpoint| site.kill_wait_s),
         marks,
     };
-    let groups = het::groups(&lines).map_err(|e| say.option_error(&e))?;
+    let groups = het::groups(&lines)?;
     if (lines.len() > 1 || groups.is_some()) && lines.iter().any(|line| line.chosen.has("bcast")) {
         return Err(say.fatal("--bcast is not supported in heterogeneous jobs; use sbcast"));
     }

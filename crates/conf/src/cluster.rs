@@ -14,6 +14,7 @@ use muster_model::node::{NodeConfig, last_cpus};
 use muster_model::private_data::PrivateData;
 use muster_model::spec::MemoryAsk;
 use muster_model::time;
+use muster_model::usage::task_interval_s;
 
 impl Config {
     /// The core's part of this configuration, but for the network, which [`crate::topology`] reads. `gres` is
@@ -93,7 +94,20 @@ impl Config {
                     self.text("SlurmctldParameters").unwrap_or(""),
                     "allow_user_triggers",
                 ),
+            sample_s: self.sample_s(),
             mcs: self.mcs_config(),
+        }
+    }
+
+    /// Seconds between samples of tasks; zero if there are none.
+    fn sample_s(&self) -> u32 {
+        let kind = self.text("JobAcctGatherType").unwrap_or("");
+        match kind.rsplit('/').next() {
+            None | Some("" | "none") => 0,
+            Some(_) => self
+                .text("JobAcctGatherFrequency")
+                .and_then(task_interval_s)
+                .unwrap_or(30),
         }
     }
 

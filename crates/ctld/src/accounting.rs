@@ -44,6 +44,14 @@ pub(crate) enum AccountingQuery {
     NodeEvents(NodeEventQuery),
     /// Changes made with sacctmgr; those of one user alone, if the asking user may not see others'.
     Transactions(TransactionQuery, Option<String>),
+    /// Use of file systems by users; by one user alone, if the asking user may not see others'.
+    Storage(StorageQuestion),
+}
+
+/// A question about use of file systems.
+pub(crate) struct StorageQuestion {
+    /// The only user whose use is shown.
+    pub(crate) own: Option<String>,
 }
 
 /// A question: from whom, what, as of which position of the journal, and where the answer goes.
@@ -72,7 +80,8 @@ impl QuestionQueues {
             | AccountingQuery::JobText(..)
             | AccountingQuery::Reservations(_)
             | AccountingQuery::NodeEvents(_)
-            | AccountingQuery::Transactions(..) => &self.others,
+            | AccountingQuery::Transactions(..)
+            | AccountingQuery::Storage(_) => &self.others,
         }
     }
 }
@@ -237,6 +246,12 @@ fn answer(
         AccountingQuery::NodeEvents(query) => events(history, query, out),
         AccountingQuery::Transactions(query, own) => {
             transactions(history, query, own.as_deref(), out);
+        }
+        AccountingQuery::Storage(question) => {
+            match history.storage(question.own.as_deref()) {
+                Ok(found) => out.send(&Response::Storage(Box::new(found))),
+                Err(e) => out.refuse(&e),
+            };
         }
     }
 }

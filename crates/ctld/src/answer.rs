@@ -16,7 +16,7 @@ use muster_model::config::ClusterConfig;
 use muster_model::cpuset::CpuSet;
 use muster_model::ids::JobId;
 use muster_model::job::{ArrayInfo, ArrayRole, Job, JobState};
-use muster_model::job_counts::{JobCountGroup, JobCounts};
+use muster_model::job_counts::{JobCountGroup, JobCounts, ShownCount, ShownJob};
 use muster_model::private_data::PrivateData;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::reservation::Reservation;
@@ -104,10 +104,28 @@ fn head(state: &State, partitions: bool) -> ClusterPage {
             true => PrivateData::default(),
             false => PrivateData::PARTITIONS,
         },
+        largest_node_cpus: match partitions {
+            true => largest_nodes(state),
+            false => Vec::new(),
+        },
         config,
         now: now(),
         ..ClusterPage::default()
     }
+}
+
+/// CPUs of the largest node of each partition.
+fn largest_nodes(state: &State) -> Vec<u32> {
+    let mut largest = vec![0; state.partitions.len()];
+    let nodes = state.nodes.iter().zip(&state.partitions_of);
+    for (node, partitions) in nodes.filter(|(node, _)| !node.removed) {
+        for partition in partitions {
+            if let Some(cpus) = largest.get_mut(*partition) {
+                *cpus = node.config.cpus.max(*cpus);
+            }
+        }
+    }
+    largest
 }
 
 /// Nodes, partitions and settings, without those that are private.
@@ -182,10 +200,39 @@ pub(crate) fn accounts(state: &State, identity: &Identity, asked: &Query) -> Res
     }))
 }
 
+/// Jobs with the same state and reason.
+struct CountedKind {
+    kind: ShownJob,
+    jobs: u64,
+}
+
+/// The jobs of a user, an account and a partition, counted.
+#[derive(Default)]
+struct CountedJobs {
+    counts: JobCounts,
+    /// In order of appearance: there are few.
+    shown: Vec<CountedKind>,
+}
+
+impl CountedJobs {
+    fn count(&mut self, job: &Job) {
+        self.counts.count(job);
+        let shown = ShownJob::of(job);
+        let tasks = u64::from(job.tasks());
+        match self.shown.iter_mut().find(|known| known.kind == shown) {
+            Some(known) => known.jobs += tasks,
+            None => self.shown.push(CountedKind {
+                kind: shown,
+                jobs: tasks,
+            }),
+        }
+    }
+}
+
 /// Numbers of jobs that the user may see, by user, account and partition.
 pub(crate) fn job_counts(state: &State, identity: &Identity) -> Response {
     let scope = JobScope::of(state, identity);
-    let mut groups: HashMap<(&str, &str, &str), JobCounts> = HashMap::new();
+    let mut groups: HashMap<(&str, &str, &str), CountedJobs> = HashMap::new();
     for job in state.jobs.values().filter(|job| scope.has(job)) {
         let account = job.spec.account.as_deref().unwrap_or_default();
         let key = (
@@ -195,13 +242,26 @@ pub(crate) fn job_counts(state: &State, identity: &Identity) -> Response {
         );
         groups.entry(key).or_default().count(job);
     }
-    let group = |((user, account, partition), counts): ((&str, &str, &str), JobCounts)| {
+    let is_hidden = |name: &str| {
+        let mut partitions = state.partitions.iter();
+        partitions.any(|partition| partition.name == name && partition.hidden)
+    };
+    let group = |((user, account, partition), counted): ((&str, &str, &str), CountedJobs)| {
+        let hidden = is_hidden(partition);
         let [user, account, partition] = [user, account, partition].map(str::to_owned);
+        let shown = counted.shown.into_iter().map(|counted| ShownCount {
+            state: counted.kind.state.to_owned(),
+            reason: counted.kind.reason,
+            is_over: counted.kind.is_over,
+            jobs: counted.jobs,
+        });
         JobCountGroup {
             user,
             account,
             partition,
-            counts,
+            counts: counted.counts,
+            shown: shown.collect(),
+            hidden,
         }
     };
     let mut groups: Vec<JobCountGroup> = groups.into_iter().map(group).collect();

@@ -1,6 +1,7 @@
 //! One client connection: frames in, frames out, identity from the socket. Requests of a connection are answered in
 //! order; waits and holds are answered whenever their time comes.
 
+mod accounting;
 mod archive;
 mod audit;
 mod changes;
@@ -12,7 +13,7 @@ mod tokens;
 mod verify;
 mod waits;
 
-use crate::accounting::AccountingQuery;
+use crate::accounting::{AccountingQuery, StorageQuestion};
 use crate::executor::pause;
 use crate::frames::{Frame, FrameReader};
 use crate::identity::check_ordinary;
@@ -24,11 +25,12 @@ use crate::peer::{NodeProof, Origin, Peer, RequestOrigin};
 use crate::quota::{AgentConnection, Leave, Share};
 use crate::reply::{ClientSocket, Pending, Remarks, ReplyTo};
 use crate::shared::Shared;
+use accounting::{ask_accounting, ask_unless_hidden, own_name_if_hidden};
 use held::HeldAllocations;
 use kind::kind;
 use log::debug;
 use muster_closer::passed;
-use muster_core::policy::access::privacy::{JobScope, hides};
+use muster_core::policy::access::privacy::JobScope;
 use muster_core::state::State;
 use muster_model::command::{Identity, Reply, UserCommand};
 use muster_model::ids::JobId;
@@ -571,13 +573,15 @@ impl Connection {
                 ask_unless_hidden(self, PrivateData::RESERVATIONS, asked, answer).await?;
             }
             Query::Transactions(query) => {
-                let mut own = None;
-                for words in [PrivateData::ACCOUNTS, PrivateData::USERS, PrivateData::JOBS] {
-                    if self.hides(words).await? {
-                        own = Some(self.identity.user.clone());
-                    }
-                }
+                let words = [PrivateData::ACCOUNTS, PrivateData::USERS, PrivateData::JOBS];
+                let own = own_name_if_hidden(self, &words).await?;
                 let asked = AccountingQuery::Transactions(query, own);
+                ask_accounting(self, asked, answer);
+            }
+            Query::Storage => {
+                let words = [PrivateData::USAGE, PrivateData::USERS];
+                let own = own_name_if_hidden(self, &words).await?;
+                let asked = AccountingQuery::Storage(StorageQuestion { own });
                 ask_accounting(self, asked, answer);
             }
             query => self.shared.to_replica(ToReplica::Query {
@@ -601,13 +605,6 @@ impl Connection {
             return self.refuse(RefusalCode::Busy, text.to_owned()).await;
         }
         Ok(Served::Next)
-    }
-
-    /// Whether `PrivateData` hides this from the client.
-    async fn hides(&self, what: PrivateData) -> io::Result<bool> {
-        let identity = self.identity.clone();
-        let look = move |state: &State| hides(state, &identity, what);
-        self.shared.look(look).await
     }
 
     /// An allocation ends with this connection from now on.
@@ -718,30 +715,6 @@ pub fn name_blobs(command: &mut UserCommand) {
 
 fn stopping() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, "the controller stops")
-}
-
-/// Asks accounting what `PrivateData` may hide as a whole.
-async fn ask_unless_hidden(
-    client: &Connection,
-    what: PrivateData,
-    asked: AccountingQuery,
-    answer: Outbox,
-) -> io::Result<()> {
-    if client.hides(what).await? {
-        let refusal = Refusal::from(RefusalCode::AccessDenied);
-        let _ = answer.send(frame::encode(&Response::Refused(refusal)));
-        return Ok(());
-    }
-    ask_accounting(client, asked, answer);
-    Ok(())
-}
-
-/// Asks accounting for the user of a connection.
-fn ask_accounting(connection: &Connection, asked: AccountingQuery, answer: Outbox) {
-    let uid = connection.identity.uid;
-    let shared = &connection.shared;
-    let is_admin = uid == 0 || shared.admins.borrow().contains(&uid);
-    shared.accounting.ask(uid, is_admin, asked, answer);
 }
 
 #[cfg(test)]

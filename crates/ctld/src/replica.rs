@@ -402,6 +402,7 @@ impl Replica {
             | Query::ReservationTimes(_)
             | Query::Usage(_)
             | Query::NodeEvents(_)
+            | Query::Storage
             | Query::Transactions(_) => {
                 send(Response::Refused(Refusal::new(
                     RefusalCode::ProtocolError,

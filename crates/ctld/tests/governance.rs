@@ -17,7 +17,7 @@ use nix::sys::resource::{Resource, setrlimit};
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 /// Descriptors of the controller and of its clients here together.
@@ -125,9 +125,17 @@ fn start() -> Server {
     server
 }
 
+/// A port that was free a moment ago. By the default port another controller of this host may serve its clients.
+static PORT: LazyLock<u16> = LazyLock::new(|| {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    free.local_addr().unwrap().port()
+});
+
 fn text(dir: &Path, more: &str) -> String {
-    let dir = dir.display();
-    format!("{CONF}StateSaveLocation={dir}/state\nSlurmctldPidFile={dir}/run/ctld.pid\n{more}\n")
+    let (dir, port) = (dir.display(), *PORT);
+    format!(
+        "{CONF}SlurmctldPort={port}\nStateSaveLocation={dir}/state\nSlurmctldPidFile={dir}/run/ctld.pid\n{more}\n"
+    )
 }
 
 /// Runs `work` on a thread that is a user's.

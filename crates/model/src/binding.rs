@@ -253,6 +253,11 @@ impl BindDefault {
 }
 
 impl CpuBindKind {
+    /// Its word, without a list.
+    pub fn word(&self) -> &'static str {
+        self.texts().0
+    }
+
     /// Word and list, in the form of the option.
     fn texts(&self) -> (&'static str, String) {
         match self {

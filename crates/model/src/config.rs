@@ -186,6 +186,10 @@ pub struct ClusterConfig {
     /// Labels of jobs, if `MCSPlugin` names one.
     #[n(42)]
     pub mcs: Option<McsConfig>,
+    /// `JobAcctGatherFrequency`: seconds between samples of tasks; zero if there are none.
+    #[n(43)]
+    #[cbor(default)]
+    pub sample_s: u32,
 }
 
 impl Default for ClusterConfig {
@@ -235,6 +239,7 @@ impl Default for ClusterConfig {
             reservation_users: Vec::new(),
             user_triggers: false,
             mcs: None,
+            sample_s: 0,
         }
     }
 }

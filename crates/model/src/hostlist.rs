@@ -481,8 +481,11 @@ impl<'a> HostlistItem<'a> {
             push_fmt(&mut name, format_args!("{number:0width$}"));
         }
         name.push_str(self.tail);
-        // The last bracket counts fastest.
-        self.is_over = !self.brackets.iter_mut().rev().any(Bracket::advance);
+        // The last bracket counts fastest, then the first, the second and so on, as in Slurm.
+        self.is_over = match self.brackets.split_last_mut() {
+            Some((last, before)) => !last.advance() && !before.iter_mut().any(Bracket::advance),
+            None => true,
+        };
         Some(name)
     }
 }
@@ -580,6 +583,10 @@ mod tests {
             ("node[001-003,200]", "node001 node002 node003 node200"),
             ("rack[0-1]n[1-2]", "rack0n1 rack0n2 rack1n1 rack1n2"),
             ("n[1-2][3-4]", "n13 n14 n23 n24"),
+            (
+                "a[0-1]b[2-3]c[4-5]",
+                "a0b2c4 a0b2c5 a1b2c4 a1b2c5 a0b3c4 a0b3c5 a1b3c4 a1b3c5",
+            ),
             ("n[98-102]", "n98 n99 n100 n101 n102"),
             ("n[01-3]", "n01 n02 n03"),
             ("n[1-03]", "n1 n2 n3"),

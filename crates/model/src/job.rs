@@ -205,6 +205,16 @@ pub struct Job {
 }
 
 impl Job {
+    /// Its state, or the flag in its place, as in listings.
+    pub fn shown_state(&self) -> &'static str {
+        match self.state {
+            _ if self.completing => "COMPLETING",
+            JobState::Running if self.configuring => "CONFIGURING",
+            JobState::Pending if self.special_exit => "SPECIAL_EXIT",
+            state => state.name(),
+        }
+    }
+
     /// A new record that waits for nothing yet.
     pub fn new(id: JobId, spec: Arc<JobSpec>, time_limit: TimeLimit, at: Timestamp) -> Job {
         let array = match &spec.array {

@@ -1,7 +1,7 @@
 //! Numbers of jobs and of their resources, for metrics: counted beside the records, since the numbers are few and the
 //! records many.
 
-use crate::job::{ArrayRole, Hold, Job, JobState};
+use crate::job::{Hold, Job, JobState, Reason};
 use minicbor::{Decode, Encode};
 
 /// Counts over records of jobs. The tasks of an array that wait have one record and count each.
@@ -78,10 +78,7 @@ pub struct JobCounts {
 impl JobCounts {
     /// Adds a record.
     pub fn count(&mut self, job: &Job) {
-        let waiting = match &job.array {
-            ArrayRole::Pending { indices } => indices.len(),
-            _ => 1,
-        };
+        let waiting = u64::from(job.tasks());
         self.records += 1;
         let (state, tasks) = match job.state {
             JobState::Pending => (&mut self.pending, waiting),
@@ -217,4 +214,52 @@ pub struct JobCountGroup {
     /// The counts.
     #[n(3)]
     pub counts: JobCounts,
+    /// Jobs of the group by state and reason; none from a controller of an earlier version.
+    #[n(4)]
+    #[cbor(default)]
+    pub shown: Vec<ShownCount>,
+    /// The partition has `Hidden=YES`.
+    #[n(5)]
+    #[cbor(default)]
+    pub hidden: bool,
+}
+
+/// State and reason of a job in a listing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ShownJob {
+    /// Its state, or the flag in its place (`COMPLETING`).
+    pub state: &'static str,
+    /// The reason of its waiting; `None` if it does not wait.
+    pub reason: Option<Reason>,
+    /// It has ended, and its nodes are free again.
+    pub is_over: bool,
+}
+
+impl ShownJob {
+    /// That of a job.
+    pub fn of(job: &Job) -> ShownJob {
+        let waits = job.state == JobState::Pending && !job.completing;
+        ShownJob {
+            state: job.shown_state(),
+            reason: waits.then_some(job.reason),
+            is_over: job.state.is_ended() && !job.completing,
+        }
+    }
+}
+
+/// Number of jobs with the same state and reason in a listing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct ShownCount {
+    /// See [`ShownJob`].
+    #[n(0)]
+    pub state: String,
+    /// See [`ShownJob`].
+    #[n(1)]
+    pub reason: Option<Reason>,
+    /// See [`ShownJob`].
+    #[n(2)]
+    pub is_over: bool,
+    /// Jobs, with each task of an array that waits.
+    #[n(3)]
+    pub jobs: u64,
 }

@@ -55,6 +55,7 @@ pub mod rights;
 pub mod shared_spec;
 pub mod site_option;
 pub mod spec;
+pub mod storage;
 pub mod task_range;
 pub mod time;
 pub mod topology;

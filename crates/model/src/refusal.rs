@@ -217,4 +217,8 @@ refusals! {
     501 MissingTimeLimit = "Time limit specification required, but not provided",
     /// A verifier wants a number of nodes or tasks.
     502 MissingSize = "Job size specification needs to be provided",
+    /// `--acctg-freq` of a job with a memory limit, which would be watched less often than the site wants.
+    510 InvalidAcctgFreq = "Invalid accounting frequency requested",
+    /// More CPUs than the partition has.
+    511 TooManyCpus = "More processors requested than permitted",
 }

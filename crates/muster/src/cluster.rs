@@ -11,6 +11,8 @@ use crate::slurmctld;
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use muster_cli::connect::Client;
+use muster_conf::Severity;
+use muster_conf::files::{PlainFile, load_flat};
 use muster_proto::client::{RequestBody, Response};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -639,13 +641,29 @@ fn quote(text: &str) -> String {
 }
 
 /// Files that are read with slurm.conf.
-const BESIDE_SLURM_CONF: [&str; 5] = [
-    "cgroup.conf",
-    "gres.conf",
-    "job_container.conf",
-    "mpi.conf",
-    "topology.conf",
+const BESIDE_SLURM_CONF: [&str; 3] = ["gres.conf", "job_container.conf", "topology.conf"];
+
+/// Files whose settings are checked without any other file.
+const ALONE: [(&str, PlainFile); 3] = [
+    ("cgroup.conf", PlainFile::Cgroup),
+    ("mpi.conf", PlainFile::Mpi),
+    ("slurmdbd.conf", PlainFile::Slurmdbd),
 ];
+
+/// Checks a file that has keys of its own, and prints the findings.
+fn check_alone(kind: PlainFile, path: &Path) -> ExitCode {
+    let (_, found) = load_flat(kind, path);
+    found.iter().for_each(|finding| say!("{finding}\n"));
+    let count = |severity| found.iter().filter(|f| f.severity == severity).count();
+    let errors = count(Severity::Error);
+    say!(
+        "{}: errors {errors}, warnings {}, keys without effect {}\n",
+        path.display(),
+        count(Severity::Warning),
+        count(Severity::NoEffect)
+    );
+    ExitCode::from(u8::from(errors > 0))
+}
 
 const CONFIG_USAGE: &str =
     "usage: muster config check FILE, or muster config fetch HOST[:PORT][,...] DIRECTORY [USER]";
@@ -667,6 +685,9 @@ pub(crate) fn config(args: &[String]) -> ExitCode {
     }
     let path = Path::new(file);
     let name = path.file_name().and_then(|name| name.to_str());
+    if let Some((_, kind)) = ALONE.iter().find(|(own, _)| name == Some(own)) {
+        return check_alone(*kind, path);
+    }
     if let Some(name) = name.filter(|name| BESIDE_SLURM_CONF.contains(name)) {
         let conf = path.with_file_name("slurm.conf");
         complain!(

@@ -25,6 +25,7 @@ A site's own cluster:
   muster watch JOBID                                 a job's way until it has ended, with a progress bar
   muster top                                         queue, own jobs, nodes, events on the terminal, as they change
   muster report [--by LIST] [--every month]          how jobs ran and what they used, by user, application, node and so on
+  muster storage [scan NAME DIRECTORY]               what users have on file systems
   muster class list|show NAME|check                  job classes: templates of jobs with rules of what users may change
   muster sim TRACE.swf[.gz] [--policy WORD]          replay a recorded workload through the scheduler; 'sim --help'
   muster doctor [--json]                             what this machine can do as a node, and what would help
@@ -187,7 +188,8 @@ A node with a key is known by nothing else. Another token for it, and 'join', pu
 const INSTALL: &str = "\
 Usage: muster install DIR
 Puts this program into DIR as 'muster', with a hard link for each daemon and each of Slurm's commands, and
-DRMAA's libraries and headers (libdrmaa.so.1.0, drmaa.h; libdrmaa2.so, drmaa2.h), where this build has them.
+DRMAA's libraries and headers (libdrmaa.so.1.0, drmaa.h; libdrmaa2.so, drmaa2.h) and Slurm's (libslurm.so.38, slurm/slurm.h), where
+this build has them.
 'muster' there is a hard link to this program's file, or a copy of the caller's own if it is on another file
 system or anybody but the caller and root can write to it.
 
@@ -216,7 +218,8 @@ pub(crate) fn of_command(command: &str) -> Option<&'static str> {
 pub(crate) fn is_own(command: &str) -> bool {
     of_command(command).is_some()
         || [
-            "sim", "doctor", "bench", "why", "logs", "watch", "top", "class", "report", "emulate",
+            "sim", "doctor", "bench", "why", "logs", "watch", "top", "class", "report", "storage",
+            "emulate",
         ]
         .contains(&command)
 }

@@ -23,7 +23,31 @@ static DRMAA_HEADER: &str = include_str!("../../../packaging/drmaa/drmaa.h");
 /// The header of DRMAA 2.
 static DRMAA2_HEADER: &str = include_str!("../../../packaging/drmaa/drmaa2.h");
 
-/// Puts DRMAA's libraries and headers into `dir`, where this build carries them.
+/// Slurm's library of C functions.
+static LIBSLURM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libslurm"));
+/// Its name, which programs of Slurm 22.05 are linked with.
+const LIBSLURM_FILE: &str = "libslurm.so.38";
+/// Its headers, which programs find in a directory `slurm`.
+const SLURM_HEADERS: [(&str, &str); 4] = [
+    (
+        "slurm.h",
+        include_str!("../../../packaging/slurm/slurm/slurm.h"),
+    ),
+    (
+        "slurm_errno.h",
+        include_str!("../../../packaging/slurm/slurm/slurm_errno.h"),
+    ),
+    (
+        "slurm_version.h",
+        include_str!("../../../packaging/slurm/slurm/slurm_version.h"),
+    ),
+    (
+        "slurmdb.h",
+        include_str!("../../../packaging/slurm/slurm/slurmdb.h"),
+    ),
+];
+
+/// Puts DRMAA's libraries and libslurm, with their headers, into `dir`, where this build carries them.
 ///
 /// # Errors
 /// The directory cannot be written.
@@ -45,6 +69,18 @@ pub(crate) fn libraries(dir: &Path) -> Result<()> {
     if !DRMAA2.is_empty() {
         library("libdrmaa2.so", DRMAA2)?;
         replace(&dir.join("drmaa2.h"), |new| fs::write(new, DRMAA2_HEADER))?;
+    }
+    if !LIBSLURM.is_empty() {
+        library(LIBSLURM_FILE, LIBSLURM)?;
+        replace(&dir.join("libslurm.so"), |new| {
+            std::os::unix::fs::symlink(LIBSLURM_FILE, new)
+        })?;
+        let headers = dir.join("slurm");
+        fs::create_dir_all(&headers)
+            .with_context(|| format!("cannot make {}", headers.display()))?;
+        for (name, text) in SLURM_HEADERS {
+            replace(&headers.join(name), |new| fs::write(new, text))?;
+        }
     }
     Ok(())
 }

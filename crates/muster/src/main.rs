@@ -110,6 +110,7 @@ fn muster(args: &[String]) -> ExitCode {
         "watch" => muster_cli::watch(rest),
         "top" => muster_cli::top(rest),
         "report" => muster_cli::report(rest),
+        "storage" => muster_cli::storage(rest),
         "emulate" => report(emulate::main(rest)),
         other => match roles::by_command(other) {
             Some((role, name)) => roles::run(role, name, rest),

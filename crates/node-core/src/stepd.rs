@@ -10,6 +10,7 @@ mod ending;
 mod host;
 mod interface;
 pub mod phase;
+mod recent_output;
 mod step;
 #[cfg(test)]
 mod tests;

@@ -1,9 +1,15 @@
 //! Clients and the controller.
 
+mod config_answer;
+
+mod reserved_node;
+
+pub use self::reserved_node::NodeInReservation;
 use crate::acct::{AcctJob, AcctQuery, LoggedTransaction, TransactionQuery};
 pub use crate::daemon_socket::daemon_socket;
 use crate::frame::{FrameError, Message};
 pub use crate::request_counts::{KindRequests, ThrottledUser, UserRequests};
+pub use config_answer::ConfigAnswer;
 use minicbor::{Decode, Encode, bytes::ByteVec};
 use muster_model::command::{Reply, UserCommand};
 use muster_model::config::{ClusterConfig, PartitionConfig};
@@ -231,6 +237,9 @@ pub enum Query {
     /// As `Accounts`, with what jobs count towards limits now.
     #[n(510)]
     AccountsInUse,
+    /// Use of file systems by users: one [`Response::Storage`].
+    #[n(520)]
+    Storage,
 }
 
 /// Which records a client wants. All given conditions must hold; an empty list is no condition.
@@ -407,6 +416,9 @@ pub enum Response {
     /// To `Triggers`: those that the caller may see, by number.
     #[n(500)]
     Triggers(#[n(0)] Vec<muster_model::trigger::Trigger>),
+    /// To `Storage`.
+    #[n(520)]
+    Storage(#[n(0)] Box<muster_model::storage::StorageAnswer>),
 }
 
 /// Agents receive a welcome and refusals only. Other responses go to users' commands, which trust their controller.
@@ -608,40 +620,10 @@ pub struct ClusterPage {
     #[n(7)]
     #[cbor(default)]
     pub withheld: PrivateData,
-}
-
-/// A node that a reservation has now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct NodeInReservation {
-    /// Which.
-    #[n(0)]
-    pub node: NodeIdx,
-    /// The reservation is for maintenance.
-    #[n(1)]
-    pub maintenance: bool,
-}
-
-/// The configuration in force.
-#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
-pub struct ConfigAnswer {
-    /// `scontrol show config`: key and value in Slurm's order.
-    #[n(0)]
-    pub pairs: Vec<(String, String)>,
-    /// Path of slurm.conf.
-    #[n(1)]
-    pub path: String,
-    /// When it was read.
-    #[n(2)]
-    pub read_at: Timestamp,
-    /// The controller's time.
-    #[n(3)]
-    pub now: Timestamp,
-    /// Controller hosts, for the trailer line.
-    #[n(4)]
-    pub hosts: Vec<String>,
-    /// When the controller started (BOOT_TIME).
-    #[n(5)]
-    pub started: Timestamp,
+    /// CPUs of the largest node of each partition, in their order (first part only).
+    #[n(8)]
+    #[cbor(default)]
+    pub largest_node_cpus: Vec<u32>,
 }
 
 /// Jobs from accounting.

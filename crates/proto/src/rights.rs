@@ -55,6 +55,7 @@ impl From<&Query> for AccessRequest {
             }
             Query::Priorities => AccessRequest::Priorities,
             Query::JobCounts => AccessRequest::JobCounts,
+            Query::Storage => AccessRequest::Storage,
             Query::Usage(_) => AccessRequest::Usage,
             Query::Changes(_) => AccessRequest::Changes,
             Query::Licenses => AccessRequest::Licenses,

@@ -289,6 +289,10 @@ pub struct StepCreated {
     #[n(6)]
     #[cbor(default)]
     pub direct: bool,
+    /// Binding of its tasks to CPUs, in the words of `--cpu-bind` or of the site's `CpuBind`; empty if nobody says.
+    #[n(7)]
+    #[cbor(default)]
+    pub cpu_bind: String,
 }
 
 impl StepCreated {

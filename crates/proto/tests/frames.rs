@@ -408,6 +408,7 @@ fn samples() -> Vec<Sample> {
         mesh_addresses: vec![],
         width: 1,
         direct: false,
+        cpu_bind: String::new(),
     };
     vec![
         sample(&submission(JobSpec {

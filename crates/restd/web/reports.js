@@ -37,7 +37,7 @@ export async function reports(words) {
   const by = dimensions[asked.by] ? asked.by : "user";
   const query = new URLSearchParams({ ...asked, by });
   // A report does not say whose it is and of which cluster.
-  const [found] = await Promise.all([ask(`/muster/v1/report?${query}`), ask("ping")]);
+  const [found, kept] = await Promise.all([ask(`/muster/v1/report?${query}`), ask("/muster/v1/storage"), ask("ping")]);
   const link = (change) => {
     const next = Object.entries({ ...asked, by, ...change }).filter(([, value]) => value);
     return `#/reports/${encodeURIComponent(new URLSearchParams(next).toString())}`;
@@ -73,5 +73,35 @@ export async function reports(words) {
       card(found.total.runs - found.total.completed - found.total.cancelled, "ended with an error"), card(measured(found.total.wait_s, "time") || "–", "mean wait")),
     el("p", { class: "quiet" }, `${time(found.start)} to ${time(found.end)}. A job counts where it ended, and what it used where it used it.`),
     ...table("Report", found.rows, columns, { column: asked.every ? 0 : keys.length + 12, down: !asked.every }),
+    ...storage(kept.storage),
   ];
+}
+
+/** Bytes with a unit of 1024s. */
+function bytes(count) {
+  let [value, unit] = [count, 0];
+  while (value >= 1024 && unit < 5) [value, unit] = [value / 1024, unit + 1];
+  return `${unit ? value.toFixed(1) : value} ${["B", "KiB", "MiB", "GiB", "TiB", "PiB"][unit]}`;
+}
+
+/** What users have on file systems; nothing where no scan was recorded. */
+function storage(kept) {
+  return kept.filesystems.flatMap((filesystem) => {
+    const most = Math.max(1, ...filesystem.users.map((user) => user.bytes));
+    const growth = (user) => (user.bytes_before === null ? null : user.bytes - user.bytes_before);
+    const grown = (value) => (value === null ? "" : `${value < 0 ? "−" : "+"}${bytes(Math.abs(value))}`);
+    return [
+      el("h2", {}, `Storage: ${filesystem.name}`),
+      el("p", { class: "quiet" }, `${filesystem.path}, ${time(filesystem.time)}: ${bytes(filesystem.used_bytes)} of ${bytes(filesystem.size_bytes)} in use.`
+        + (filesystem.since === null ? "" : ` Growth since ${time(filesystem.since)}.`) + (kept.own_only ? " Only your own is shown." : "")),
+      ...table(`What users have on ${filesystem.name}`, filesystem.users, [
+        { title: "User", value: (user) => user.user },
+        { title: "Size", class: "right", value: (user) => user.bytes, show: (user) => bytes(user.bytes) },
+        { title: "Files", class: "right", value: (user) => user.files, show: (user) => user.files.toLocaleString() },
+        { title: "Growth", class: "right", value: (user) => growth(user) ?? -Infinity, show: (user) => grown(growth(user)) },
+        { title: "Share of the most", value: (user) => user.bytes, class: "bar-cell", show: (user) => el("div", { class: "meter", "aria-hidden": "true" },
+          el("span", { style: { width: percent(user.bytes / most) } })) },
+      ], { column: 1, down: true }),
+    ];
+  });
 }

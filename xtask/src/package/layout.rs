@@ -58,14 +58,16 @@ fn roles() -> [Role; 7] {
             CLIENT,
             "workload manager for HPC clusters: sbatch, srun, squeue and the other commands",
             None,
-            // The last two have the commands of Grid Engine and of Torque, some of which have the same names.
+            // Some of the commands of Grid Engine and of Torque have the same names; the last two have libslurm and its headers.
             &[
                 "slurm-client",
                 "slurm-smd-client",
                 "gridengine-client",
                 "slurm-wlm-torque",
+                "libslurm38",
+                "libslurm-dev",
             ],
-            &["slurm", "gridengine", "slurm-torque"],
+            &["slurm", "gridengine", "slurm-torque", "slurm-devel"],
         ),
         role(
             "muster-slurmctld",
@@ -161,7 +163,7 @@ fn names(bin: &Path) -> Result<BTreeSet<String>> {
     for entry in fs::read_dir(bin)? {
         names.insert(entry?.file_name().to_string_lossy().into_owned());
     }
-    names.retain(|name| !name.contains("drmaa"));
+    names.retain(|name| !name.contains("drmaa") && !name.contains("libslurm") && name != "slurm");
     Ok(names)
 }
 
@@ -169,6 +171,10 @@ fn names(bin: &Path) -> Result<BTreeSet<String>> {
 const LIBRARY: &str = "libdrmaa.so.1.0";
 /// That of DRMAA 2.
 const SECOND_LIBRARY: &str = "libdrmaa2.so";
+
+/// Slurm's library, and the headers of its directory.
+const SLURM_LIBRARY: &str = "libslurm.so.38";
+const SLURM_HEADERS: [&str; 4] = ["slurm.h", "slurm_errno.h", "slurm_version.h", "slurmdb.h"];
 
 /// Libraries with which programs are linked, where the loader finds them, and their headers.
 fn libraries(role: &Role, bin: &Path) -> Result<()> {
@@ -183,6 +189,24 @@ fn libraries(role: &Role, bin: &Path) -> Result<()> {
         if library == LIBRARY {
             link(LIBRARY, &lib.join("libdrmaa.so"))?;
         }
+    }
+    if bin.join(SLURM_LIBRARY).exists() {
+        copy(&bin.join(SLURM_LIBRARY), &lib.join(SLURM_LIBRARY), 0o644)?;
+        link(SLURM_LIBRARY, &lib.join("libslurm.so"))?;
+        let include = role.root.join("usr/include/slurm");
+        for header in SLURM_HEADERS {
+            copy(
+                &bin.join("slurm").join(header),
+                &include.join(header),
+                0o644,
+            )?;
+        }
+        let settings = "pkgconfig/slurm.pc";
+        copy(
+            Path::new("packaging/slurm/slurm.pc"),
+            &lib.join(settings),
+            0o644,
+        )?;
     }
     Ok(())
 }
@@ -329,6 +353,7 @@ fn documents(role: &Role, version: &str, epoch: u64) -> Result<()> {
         ("docs/rest.md", "rest.md"),
         ("docs/grid-engine.md", "grid-engine.md"),
         ("docs/torque.md", "torque.md"),
+        ("docs/libslurm.md", "libslurm.md"),
         ("docs/node.md", "node.md"),
         ("docs/accounting.md", "accounting.md"),
         ("docs/verifiers.md", "verifiers.md"),

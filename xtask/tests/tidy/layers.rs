@@ -14,7 +14,7 @@ const SCHED: [&str; 9] = [
 const IMPORT_CORE: [&str; 4] = ["acct", "ctld", "sched", "sim"];
 
 /// Which crate imports which, but for tests. A new edge is a decision: ARCHITECTURE.md says them in short.
-const IMPORTS: [(&str, &[&str]); 27] = [
+const IMPORTS: [(&str, &[&str]); 28] = [
     ("acct", &["core", "model", "proto"]),
     ("channel", &[]),
     (
@@ -46,6 +46,7 @@ const IMPORTS: [(&str, &[&str]); 27] = [
     ("fixtures", &[]),
     ("hostile", &["channel", "conf", "model", "proto", "trust"]),
     ("journal", &[]),
+    ("libslurm", &["cli", "conf", "model", "proto"]),
     ("model", &["validate-derive"]),
     (
         "muster",

@@ -6,9 +6,10 @@ use std::fs;
 
 /// Dependencies that no source of the crate names: the library that end-to-end tests load must have been built, and these tests
 /// have the fuzz targets as modules.
-const UNNAMED: [(&str, &str); 6] = [
+const UNNAMED: [(&str, &str); 7] = [
     ("muster", "muster-drmaa"),
     ("muster", "muster-drmaa2"),
+    ("muster", "muster-libslurm"),
     ("muster", "muster-core"),
     ("muster", "minicbor"),
     ("muster", "muster-journal"),

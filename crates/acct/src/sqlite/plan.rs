@@ -6,6 +6,7 @@ use crate::store::StoreError;
 use muster_model::accounts::{JobNote, Transaction};
 use muster_model::ids::{BlobId, JobId, StepNo};
 use muster_model::job::{ExitStatus, Step, StepEnd};
+use muster_model::storage::StorageScan;
 use muster_model::time::Timestamp;
 use muster_proto::acct::JobTextKind;
 use std::collections::HashMap;
@@ -33,6 +34,7 @@ pub(super) struct Plan<'a> {
     pub(super) texts: Vec<JobTextWrite<'a>>,
     /// Texts of jobs, in order.
     pub(super) notes: Vec<NoteWrite<'a>>,
+    pub(super) scans: Vec<ScanWrite<'a>>,
     job_at: HashMap<i64, usize>,
     step_at: HashMap<(i64, StepNo), usize>,
 }
@@ -94,6 +96,12 @@ pub(super) struct JobTextWrite<'a> {
     pub(super) kind: JobTextKind,
     pub(super) id: BlobId,
     pub(super) bytes: &'a [u8],
+}
+
+/// Use of a file system by users.
+pub(super) struct ScanWrite<'a> {
+    pub(super) name: &'a str,
+    pub(super) scan: &'a StorageScan,
 }
 
 /// Texts of all runs of a job.
@@ -172,6 +180,7 @@ impl<'a> Plan<'a> {
                 owner: *owner,
                 note,
             }),
+            AccountingChange::Storage { name, scan } => self.scans.push(ScanWrite { name, scan }),
         }
         Ok(())
     }

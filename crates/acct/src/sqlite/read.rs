@@ -13,6 +13,7 @@ use muster_model::hostlist;
 use muster_model::ids::JobId;
 use muster_model::job::ArrayTask;
 use muster_model::spec::ArraySpec;
+use muster_model::storage::StorageAnswer;
 use muster_model::time::Timestamp;
 use muster_proto::acct::{
     AcctJob, AcctQuery, AcctStep, JobTextKind, NodeEvent, ReservationRecord, UsageQuery,
@@ -178,6 +179,11 @@ impl History for Reader {
     fn usage(&mut self, query: &UsageQuery, now: Timestamp) -> Result<Use, StoreError> {
         let transaction = self.connection.unchecked_transaction()?;
         super::usage::read(&transaction, &mut self.texts, query, now)
+    }
+
+    fn storage(&mut self, own: Option<&str>) -> Result<StorageAnswer, StoreError> {
+        let transaction = self.connection.unchecked_transaction()?;
+        super::storage::read(&transaction, own)
     }
 
     fn transactions(

@@ -10,6 +10,7 @@ const APPLICATION: i64 = 0x4d75_7374;
 /// Each entry brings a file from the format of its index to the next. Entries never change once released.
 const MIGRATIONS: &[&str] = &[
     FORMAT_1, FORMAT_2, FORMAT_3, FORMAT_4, FORMAT_5, FORMAT_6, FORMAT_7, FORMAT_8, FORMAT_9,
+    FORMAT_10,
 ];
 
 /// A run's key is one number, the job's times 2^16 plus the run's, so that the table itself is the index by number
@@ -148,6 +149,19 @@ CREATE TABLE reservation (
 CREATE UNIQUE INDEX reservation_once ON reservation (name, start_ms);
 CREATE INDEX reservation_open ON reservation (name) WHERE is_open = 1;
 CREATE INDEX reservation_end ON reservation (end_ms);
+";
+/// Use of file systems by users ([`super::storage`]).
+const FORMAT_10: &str = "
+CREATE TABLE storage_scan (
+    id INTEGER PRIMARY KEY, name TEXT NOT NULL, at_ms INTEGER NOT NULL, path TEXT NOT NULL, size INTEGER NOT NULL,
+    used INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX storage_scan_once ON storage_scan (name, at_ms);
+CREATE INDEX storage_scan_at ON storage_scan (at_ms);
+CREATE TABLE storage_use (
+    scan INTEGER NOT NULL, user TEXT NOT NULL, bytes INTEGER NOT NULL, files INTEGER NOT NULL,
+    PRIMARY KEY (scan, user)
+) WITHOUT ROWID;
 ";
 /// The format that brought a key for hashes, which all texts of an older one get.
 const KEYED_SINCE: i64 = 8;

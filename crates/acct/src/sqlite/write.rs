@@ -9,6 +9,7 @@ use super::row::{
     ASKED, Context, LIFE, OPEN, Owner, RESIZED, STEP_END, STEP_START, cbor, exit_key, first_row,
     limit_key, signed, some, state_key, step_key,
 };
+use super::storage;
 use super::text::Interned;
 use crate::change::{JobRow, NodeServiceRow};
 use crate::store::StoreError;
@@ -215,6 +216,9 @@ impl Writer<'_> {
         }
         for write in &plan.notes {
             self.note(write.job, write.owner, write.note)?;
+        }
+        for write in &plan.scans {
+            storage::write(self.connection, write.name, write.scan)?;
         }
         if let Some(ResizedRun { row: run, next, at }) = plan.resized {
             self.touch(run)?;

@@ -17,6 +17,7 @@ use muster_model::node::NodeReason;
 use muster_model::node_state::ServiceState;
 use muster_model::reservation::Flags;
 use muster_model::spec::{JobKind, JobSpec};
+use muster_model::storage::{StorageScan, StorageUse};
 use muster_model::time::TimeLimit;
 use muster_proto::acct::{AcctJob, AcctQuery, JobTextKind, NodeEvent, ReservationRecord};
 use rusqlite::Connection;
@@ -303,6 +304,20 @@ fn changes() -> Vec<AccountingChange> {
                 accounts: "physics".to_owned(),
             }),
         })),
+        AccountingChange::Storage {
+            name: "home".to_owned(),
+            scan: Box::new(StorageScan {
+                at: at(60),
+                path: "/home".to_owned(),
+                size_bytes: 1 << 40,
+                used_bytes: 1 << 30,
+                users: vec![StorageUse {
+                    user: "amy".to_owned(),
+                    bytes: 1 << 20,
+                    files: 7,
+                }],
+            }),
+        },
     ]
 }
 

@@ -13,6 +13,7 @@ mod owners;
 mod purge;
 mod query;
 mod reservations;
+mod storage;
 mod support;
 mod task_rows;
 mod usage;

@@ -37,6 +37,8 @@ pub(crate) struct Ctx {
     pub(crate) config: Option<ClusterConfig>,
     /// Partitions, when they were asked for.
     pub(crate) partitions: Vec<PartitionConfig>,
+    /// CPUs of the largest node of each of them.
+    pub(crate) largest_node_cpus: Vec<u32>,
     /// Which lists are empty because of `PrivateData`.
     pub(crate) withheld: PrivateData,
     /// Nodes, when they were asked for.
@@ -87,6 +89,7 @@ impl Ctx {
             cluster: cluster.to_owned(),
             config: None,
             partitions: Vec::new(),
+            largest_node_cpus: Vec::new(),
             withheld: PrivateData::default(),
             nodes: Vec::new(),
             reserved: HashMap::new(),
@@ -145,6 +148,13 @@ impl Ctx {
             .entry(uid)
             .or_insert_with(|| name_of(uid))
             .clone()
+    }
+
+    /// CPUs of the largest node of a partition; zero if that is not known.
+    pub(crate) fn largest_node_cpus(&self, partition: &str) -> u32 {
+        let all = self.partitions.iter().zip(&self.largest_node_cpus);
+        let mut named = all.filter(|(known, _)| known.name == partition);
+        named.next().map_or(0, |(_, cpus)| *cpus)
     }
 
     /// The partition of that name.

@@ -1,5 +1,6 @@
-//! JSON and YAML output: a streaming writer, so that ten thousand jobs never are one value in memory, and the two
-//! dialects that clients read: Slurm 22.05's (`v0.0.38`), and the one since 23.11 with its `set`/`infinite` numbers.
+//! JSON and YAML output: a streaming writer, so that ten thousand jobs never are one value in memory, and the
+//! dialects that clients read: Slurm 22.05's (`v0.0.38`), the one since 23.11 with its `set`/`infinite` numbers, and that of
+//! 23.02 (`v0.0.39`), which has these numbers, but plain times, states and exit statuses as 22.05.
 
 use super::Failure;
 use super::context::Ctx;
@@ -12,7 +13,7 @@ use muster_model::time::Timestamp;
 /// Which layout, and how it is written down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Dialect {
-    /// Minor number of the data parser: 38, or 40 and later.
+    /// Minor number of the data parser: 38 and later.
     version: u32,
     yaml: bool,
 }
@@ -20,7 +21,7 @@ pub(crate) struct Dialect {
 /// Version that commands write by default.
 const NEWEST: u32 = 43;
 /// All of them.
-pub(crate) const VERSIONS: [u32; 7] = [38, 40, 41, 42, 43, 44, 45];
+pub(crate) const VERSIONS: [u32; 8] = [38, 39, 40, 41, 42, 43, 44, 45];
 
 /// Text that a listing prints instead of itself, where its options ask for that: help, version, versions of documents.
 pub(crate) fn information(spec: &Spec, parsed: &Parsed) -> Option<String> {
@@ -87,7 +88,7 @@ impl Dialect {
 
     /// Slurm 22.05's layout.
     pub(crate) fn is_old(self) -> bool {
-        self.version < 40
+        self.version < 39
     }
 }
 
@@ -361,6 +362,11 @@ impl Writer<'_> {
         self.dialect.version
     }
 
+    /// Whether times and states are plain values, as before v0.0.40.
+    pub(crate) fn has_plain_states(&self) -> bool {
+        self.version() < 40
+    }
+
     fn open(&mut self, bracket: char) {
         if !self.dialect.yaml {
             self.out.push(bracket);
@@ -489,7 +495,7 @@ impl Writer<'_> {
     }
 
     /// A member that is true or false.
-    fn truth(&mut self, key: &str, value: bool) {
+    pub(crate) fn truth(&mut self, key: &str, value: bool) {
         self.key(key);
         self.blank();
         self.out.push_str(if value { "true" } else { "false" });
@@ -536,14 +542,14 @@ impl Writer<'_> {
     /// A time in seconds since 1970; 0 without one.
     pub(crate) fn time(&mut self, key: &str, at: Option<Timestamp>) {
         let seconds = at.map_or(0, |t| u64::try_from(t.unix_s()).unwrap_or(0));
-        if self.is_old() {
+        if self.has_plain_states() {
             self.count(key, seconds);
         } else {
             self.limit(key, Some(seconds), false);
         }
     }
 
-    /// An exit status; `old` is what the old layout has for it.
+    /// An exit status; `pending` if there is none yet.
     pub(crate) fn exit(&mut self, key: &str, exit: ExitStatus, pending: bool) {
         let status = if pending {
             "PENDING"
@@ -555,7 +561,7 @@ impl Writer<'_> {
             "SUCCESS"
         };
         self.map(key, |w| {
-            if w.is_old() {
+            if w.has_plain_states() {
                 w.text("status", status);
                 w.raw("return_code", exit.code);
                 if exit.signal > 0 {

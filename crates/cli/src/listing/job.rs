@@ -30,6 +30,22 @@ pub(crate) struct JobRow<'a> {
 /// Begin of the detail of a job that the system holds because it could not be launched.
 const REQUEUED_HELD: &str = "launch failed requeued held";
 
+/// Nodes that a job holds, or an estimate of those that it will: as many as its CPUs take, where the largest of its
+/// partition are free.
+pub(crate) fn node_estimate(row: &JobRow<'_>, ctx: &Ctx) -> u32 {
+    let least = row.node_count();
+    if row.shown_alloc().is_some() {
+        return least;
+    }
+    let ask = &row.job.spec.ask;
+    let by_cpus = match ctx.largest_node_cpus(&row.job.partition) {
+        0 => 0,
+        cpus => ask.min_cpus().div_ceil(cpus),
+    };
+    let most = ask.max_nodes.unwrap_or(u32::MAX).max(least);
+    least.max(by_cpus).min(most)
+}
+
 impl<'a> JobRow<'a> {
     /// A record.
     pub(crate) fn new(job: &'a Job, array: Option<&'a ArrayInfo>) -> JobRow<'a> {
@@ -111,15 +127,7 @@ impl<'a> JobRow<'a> {
 
     /// The state with the flags that stand for one.
     pub(crate) fn state_name(&self) -> &'static str {
-        if self.job.completing {
-            "COMPLETING"
-        } else if self.is_configuring() {
-            "CONFIGURING"
-        } else if self.is_special() {
-            "SPECIAL_EXIT"
-        } else {
-            self.job.state.name()
-        }
+        self.job.shown_state()
     }
 
     /// Its short form.

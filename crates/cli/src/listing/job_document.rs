@@ -2,7 +2,7 @@
 
 use super::context::Ctx;
 use super::document::{Dialect, Writer, document, print_document};
-use super::job::{JobRow, Stdio};
+use super::job::{JobRow, Stdio, node_estimate};
 use super::text::collect;
 use muster_model::het::HetPlace;
 use muster_model::job::{ArrayRole, NodeShare};
@@ -178,18 +178,24 @@ fn limits(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
 fn ends(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
     let (job, spec) = (row.job, &row.job.spec);
     let pending = row.is_pending();
-    if w.is_old() {
-        w.raw("derived_exit_code", JobRow::wait_status(job.derived_exit));
+    if w.has_plain_states() {
+        some(
+            w,
+            "derived_exit_code",
+            JobRow::wait_status(job.derived_exit),
+        );
     } else {
         w.exit("derived_exit_code", job.derived_exit, pending);
     }
     w.time("eligible_time", job.eligible_time);
     w.time("end_time", row.end(ctx));
     w.text_or_empty("excluded_nodes", spec.ask.exclude.as_deref());
-    if w.is_old() {
-        w.raw("exit_code", JobRow::wait_status(job.exit));
+    if w.has_plain_states() {
+        some(w, "exit_code", JobRow::wait_status(job.exit));
     } else {
         w.exit("exit_code", job.exit, pending);
+    }
+    if !w.is_old() {
         w.text_or_empty("extra", row.shown("extra"));
         w.text("failed_node", "");
     }
@@ -263,10 +269,12 @@ pub(crate) fn states(row: &JobRow<'_>) -> Vec<&'static str> {
 
 fn place(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
     allocation(w, row, ctx);
-    if w.is_old() {
+    if !w.is_old() {
+        w.list("job_size_str", |_| {});
+    }
+    if w.has_plain_states() {
         w.text("job_state", row.state_name());
     } else {
-        w.list("job_size_str", |_| {});
         w.texts("job_state", states(row));
     }
     w.time("last_sched_evaluation", row.last_sched_eval());
@@ -318,7 +326,7 @@ fn counts(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
     );
     some(w, "tasks_per_board", 0u64);
     some(w, "cpus", row.cpus());
-    some(w, "node_count", row.node_count());
+    some(w, "node_count", node_estimate(row, ctx));
     some(w, "tasks", row.tasks());
     if w.is_old() {
         het(w, row.job.het);

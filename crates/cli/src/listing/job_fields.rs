@@ -2,7 +2,7 @@
 
 use super::context::Ctx;
 use super::format::{Field, Record, fields};
-use super::job::{JobRow, Stdio};
+use super::job::{JobRow, Stdio, node_estimate};
 use super::text::{self, put};
 use muster_model::het::HetPlace;
 use muster_model::job::JobState;
@@ -47,7 +47,7 @@ pub(crate) static FIELDS: &[Field<JobRecords>] = fields![JobRow<'_>;
     b'A' ["jobid"] "JOBID" cut r _c o => text::number(o, r.job.id.0);
     b'B' ["batchhost"] "EXEC_HOST" cut r _c o => o.push_str(r.batch_host().unwrap_or("n/a"));
     b'C' ["numcpus"] "CPUS" cut r _c o => put!(o, "{}", r.cpus());
-    b'D' ["numnodes"] "NODES" cut r _c o => text::number(o, u64::from(r.node_count()));
+    b'D' ["numnodes"] "NODES" cut r c o => text::number(o, u64::from(node_estimate(r, c)));
     b'E' ["dependency"] "DEPENDENCY" cut r _c o => r.write_dependency(o);
     b'F' ["arrayjobid"] "ARRAY_JOB_ID" cut r _c o => put!(o, "{}", r.base_id());
     b'G' ["groupid"] "GROUP" cut r _c o => put!(o, "{}", r.job.spec.owner.gid);

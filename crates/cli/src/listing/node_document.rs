@@ -175,7 +175,11 @@ fn new_node(w: &mut Writer<'_>, view: &NodeView<'_>, ctx: &Ctx) {
         "cpu_binding",
         config.cpu_bind.map_or(0, BindDefault::number),
     );
-    w.raw("cpu_load", load(view));
+    if w.has_plain_states() {
+        w.limit("cpu_load", view.load_centi().map(u64::from), false);
+    } else {
+        w.raw("cpu_load", load(view));
+    }
     w.limit("free_mem", view.free_mib(), false);
     w.raw("cpus", config.cpus);
     w.raw("effective_cpus", view.job_cpus());
@@ -211,7 +215,11 @@ fn new_node(w: &mut Writer<'_>, view: &NodeView<'_>, ctx: &Ctx) {
     w.time("reason_changed_at", reason.map(|r| r.since));
     let user = reason.map(|r| ctx.user_name(r.uid));
     w.text_or_empty("reason_set_by_user", user.as_deref());
-    w.time("resume_after", None);
+    w.limit(
+        "resume_after",
+        Some(0).filter(|_| !w.has_plain_states()),
+        false,
+    );
     w.text("reservation", "");
     w.raw("alloc_memory", view.node.used_mib);
     w.raw("alloc_cpus", view.used_cpus());

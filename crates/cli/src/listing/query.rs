@@ -156,6 +156,7 @@ fn receive_cluster(
         };
         all.nodes.extend(part.nodes);
         all.partitions.extend(part.partitions);
+        all.largest_node_cpus.extend(part.largest_node_cpus);
         all.completing.extend(part.completing);
         all.reserved.extend(part.reserved);
         all.config = all.config.or(part.config);
@@ -173,6 +174,7 @@ fn receive_cluster(
         ctx.reserved = reserved.map(|of| (of.node, of.maintenance)).collect();
     }
     ctx.partitions = all.partitions;
+    ctx.largest_node_cpus = all.largest_node_cpus;
     ctx.withheld = all.withheld;
     ctx.config = all.config.map(|c| *c);
     if let Some(config) = &ctx.config {

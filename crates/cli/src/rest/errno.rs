@@ -35,7 +35,7 @@ pub(super) const FAIL_PARSING: i32 = 9001;
 pub(super) const NOTHING_FOUND: i32 = 9003;
 
 /// Slurm's text for a number that is given here.
-pub(super) fn text(number: i32) -> &'static str {
+pub(crate) fn text(number: i32) -> &'static str {
     match number {
         CONNECTION => "Unable to contact slurm controller (connect failure)",
         RECEIVE => "Communications receive error",
@@ -53,17 +53,18 @@ pub(super) fn text(number: i32) -> &'static str {
         NOTHING_FOUND => "Nothing found with query",
         2012 => "Pathname of a file, directory or other parameter too long",
         FAIL_PARSING => "Failure during parsing",
-        _ => "Unspecified error",
+        _ => UNKNOWN,
     }
 }
 
 /// The number of a refusal.
-pub(super) fn of(code: RefusalCode) -> i32 {
+pub(crate) fn of(code: RefusalCode) -> i32 {
     use RefusalCode as R;
     match code {
         R::InvalidPartition => 2000,
         R::AccessDenied | R::RootDisabled => 2002,
         R::PartitionAccess => 2003,
+        R::TooManyCpus => 2005,
         R::InvalidNodeCount => 2006,
         R::TooLong => 2012,
         R::NodeConfigUnavailable => 2014,
@@ -80,6 +81,7 @@ pub(super) fn of(code: RefusalCode) -> i32 {
         R::NotSupported => NOT_SUPPORTED,
         R::JobNotRunning | R::NotRequeuable => 2037,
         R::InvalidDependency => 2038,
+        R::InvalidAcctgFreq => 4003,
         R::InvalidMemory => 2044,
         R::InvalidAccount => 2045,
         R::InvalidLicense => 2048,
@@ -131,3 +133,48 @@ pub(super) fn of(code: RefusalCode) -> i32 {
         R::CrontabsDisabled => NOT_SUPPORTED,
     }
 }
+
+/// Slurm's text for a number: of a refusal, or one of those above.
+pub(crate) fn text_of(number: i32) -> Option<&'static str> {
+    let refused = REFUSALS.iter().find(|code| of(**code) == number);
+    match (refused, text(number)) {
+        // Numbers of the C library have its texts.
+        _ if (0..1000).contains(&number) => None,
+        (Some(code), _) => Some(code.text()),
+        (None, UNKNOWN) => None,
+        (None, known) => Some(known),
+    }
+}
+
+/// The number of the longest text of a refusal that is in a message.
+pub(crate) fn named_in(message: &str) -> Option<i32> {
+    let named = REFUSALS.iter().filter(|code| message.contains(code.text()));
+    named
+        .max_by_key(|code| code.text().len())
+        .map(|code| of(*code))
+}
+
+/// Text of a number that has no other.
+const UNKNOWN: &str = "Unspecified error";
+
+use RefusalCode as R;
+
+/// Refusals, the first for each number.
+#[rustfmt::skip]
+const REFUSALS: &[RefusalCode] = &[
+    R::InvalidPartition, R::AccessDenied, R::RootDisabled, R::PartitionAccess, R::InvalidNodeCount,
+    R::TooLong, R::NodeConfigUnavailable, R::NodesBusy, R::InvalidJobId, R::InvalidNode,
+    R::AlreadyDone, R::JobPending, R::InvalidTaskCount, R::JobNotHere, R::NotLeader,
+    R::InvalidNodeState, R::InvalidFeature, R::NotSupported, R::JobNotRunning, R::NotRequeuable,
+    R::InvalidDependency, R::InvalidMemory, R::InvalidAccount, R::InvalidLicense,
+    R::AccountingPolicy, R::InvalidTimeLimit, R::ReservationAccess, R::InvalidReservation,
+    R::InvalidTime, R::ReservationBusy, R::InvalidWckey, R::ReservationOverlap, R::InvalidQos,
+    R::InvalidCpuCount, R::PartitionNotAvailable, R::CircularDependency, R::InvalidGres,
+    R::JobNotPending, R::PartitionInUse, R::StepLimit, R::NotImmediate, R::ReservationEmpty,
+    R::InvalidArray, R::ArrayTooLarge, R::Duplicate, R::CannotModifyCron, R::Unspecified,
+    R::MissingTimeLimit, R::MissingSize, R::CannotCancelCron, R::ReservationStarted,
+    R::HetComponent, R::CoreReservationUpdate, R::CoreCounts, R::InvalidTimeMin, R::NotSkippable,
+    R::UsersAndGroups, R::ProtocolError, R::JobsActive, R::AccountingDisabled, R::JobHeld,
+    R::StorageFull, R::Busy, R::TooManyJobs, R::InvalidValue, R::NoSuchTrigger, R::TooManyTriggers,
+    R::DuplicateTrigger, R::CrontabsDisabled,
+];

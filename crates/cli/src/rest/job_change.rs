@@ -3,18 +3,20 @@
 use super::call::{Call, CallFailure, Outcome};
 use super::errno;
 use super::http::HttpStatus;
+use super::job_keys::text_of;
 use super::jobs::no_job;
 use super::value::{self, GivenValue};
-use crate::connect::ConnectError;
+use crate::connect::{ConnectError, unexpected};
 use crate::scontrol::update::Pair;
 use crate::scontrol::update_job::{self, ChangeError};
 use crate::targets::job_target;
 use crate::zone;
-use muster_model::command::{JobTarget, JobUpdate, UserCommand};
+use muster_model::command::{JobTarget, JobUpdate, Reply, UserCommand};
 use muster_model::ids::JobId;
+use muster_model::limits::REQUEST_ITEMS_MAX;
 use muster_model::refusal::RefusalCode;
 use muster_model::time::Timestamp;
-use muster_proto::client::JobFilter;
+use muster_proto::client::{JobFilter, Response};
 use serde_json::{Map, Value};
 
 /// Key of a body, and the field of scontrol that it is.
@@ -237,6 +239,85 @@ pub(super) fn requeue(call: &mut Call<'_>) -> Outcome {
     };
     call.carry_out(command)?;
     call.done()
+}
+
+/// `POST jobs/requeue`: jobs that end and are put back, each by itself. A job that refuses is an error beside the others.
+pub(super) fn requeue_many(call: &mut Call<'_>) -> Outcome {
+    let body = take_body(call)?;
+    if let Some(other) = body
+        .keys()
+        .find(|key| !["jobs", "flags"].contains(&key.as_str()))
+    {
+        return Err(CallFailure::malformed(other, "expected jobs and flags"));
+    }
+    let names = words(&body, "jobs")?;
+    if names.is_empty() {
+        return Err(CallFailure::malformed("jobs", "it names no job"));
+    }
+    if names.len() > REQUEST_ITEMS_MAX {
+        let why = format!("more than {REQUEST_ITEMS_MAX} jobs");
+        return Err(CallFailure::malformed("jobs", why));
+    }
+    let (mut hold, mut special_exit, mut incomplete) = (false, false, false);
+    for flag in words(&body, "flags")? {
+        match flag.to_ascii_lowercase().as_str() {
+            "hold" => hold = true,
+            "specialexit" => special_exit = true,
+            "incomplete" => incomplete = true,
+            _ => {
+                let why = format!("'{flag}': expected Incomplete, Hold or SpecialExit");
+                return Err(CallFailure::malformed("flags", why));
+            }
+        }
+    }
+    let targets = names.iter().map(|name| job_target(name).ok_or(name));
+    let targets: Vec<JobTarget> = targets
+        .collect::<Result<_, _>>()
+        .map_err(|name| no_job(name))?;
+    let mut refused = Vec::new();
+    for (name, target) in names.iter().zip(targets) {
+        let command = UserCommand::Requeue {
+            target,
+            hold,
+            special_exit,
+            incomplete,
+        };
+        let refusals = call.ask(|client| match client.command(command) {
+            Err(ConnectError::Refused(refusal)) => Ok(vec![(name.clone(), refusal)]),
+            Err(error) => Err(error),
+            Ok(Reply::Done { refused, .. }) => Ok(refused),
+            Ok(other) => Err(unexpected(&Response::Reply(Box::new(other)))),
+        })?;
+        refused.extend(refusals);
+    }
+    for (name, refusal) in &refused {
+        let mut failure = call.refusal(refusal);
+        failure.problem.description = format!("job {name}: {}", failure.problem.description);
+        call.errors.push(failure.problem);
+    }
+    Ok(call.document(&call.context(), |w| {
+        w.list("status", |w| {
+            for (name, refusal) in &refused {
+                w.item(|w| {
+                    w.text("job_id", name);
+                    w.raw("error_code", errno::of(refusal.code));
+                    w.text("error", refusal.code.text());
+                    w.text("why", &refusal.detail);
+                });
+            }
+        });
+    }))
+}
+
+/// Words of a member: a list of texts or numbers, or a text with commas.
+fn words(body: &Map<String, Value>, key: &str) -> Result<Vec<String>, CallFailure> {
+    let text = text_of(body, key).map_err(|error| CallFailure::malformed(key, error.why))?;
+    let text = text.unwrap_or_default();
+    let words = text.split(',').map(str::trim);
+    Ok(words
+        .filter(|word| !word.is_empty())
+        .map(str::to_owned)
+        .collect())
 }
 
 #[cfg(test)]

@@ -626,6 +626,7 @@ mod tests {
             account: account.to_owned(),
             partition: partition.to_owned(),
             counts: counts.clone(),
+            ..JobCountGroup::default()
         };
         let groups = [group("a", "x"), group("a", "y"), group("b", "x")];
         let of = |sums: BTreeMap<&str, JobCounts>| -> Vec<(String, u64)> {
@@ -668,6 +669,7 @@ mod tests {
                 records: number,
                 ..JobCounts::default()
             },
+            ..JobCountGroup::default()
         };
         let groups: Vec<JobCountGroup> = (1..=10_000).map(group).collect();
         let accounts = largest(&groups, |group| &group.account);

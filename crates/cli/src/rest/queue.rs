@@ -5,13 +5,14 @@ use super::call::{Call, CallFailure, Outcome};
 use super::jobs::no_job;
 use crate::listing::context::{Ctx, uid_of};
 use crate::listing::document::Writer;
-use crate::listing::job::JobRow;
+use crate::listing::job::{JobRow, node_estimate};
 use crate::listing::query::{self, Jobs};
 use crate::listing::states::{self, JobStateFilter};
 use crate::listing::text::collect;
 use crate::listing::{job_document, job_names};
 use crate::why;
-use muster_model::job::{ArrayRole, Job, JobState};
+use muster_model::job::Job;
+use muster_model::job_counts::{JobCountGroup, ShownCount, ShownJob};
 use muster_model::listing_codec::CompactListing;
 use muster_model::time::Timestamp;
 use muster_proto::client::JobFilter;
@@ -37,18 +38,25 @@ struct QueueRequest {
 /// `GET queue`.
 pub(super) fn queue(call: &mut Call<'_>) -> Outcome {
     let QueueRequest { filter, limit } = wanted(&call.query)?;
+    if limit == 0 && filter == JobFilter::default() {
+        let groups = call.ask(query::job_counts)?;
+        // A controller of an earlier version does not count by state and reason.
+        if groups.iter().all(|group| !group.shown.is_empty()) {
+            return count(call, &groups);
+        }
+    }
     let mut ctx = call.context();
     let user = call.caller.user.clone();
     let mut jobs = Jobs::default();
     let mut chosen = ChosenJobs::new(limit);
     let mut counts = ListedCounts::default();
     call.ask(|client| {
-        let look = |part: CompactListing, jobs: &mut Jobs, ctx: &Ctx| {
+        let look = |part: CompactListing, _: &mut Jobs, ctx: &Ctx| {
             for job in part.into_jobs() {
                 if ctx.partition(&job.partition).is_some_and(|p| p.hidden) {
                     continue;
                 }
-                counts.add(&JobRow::new(&job, jobs.array_of(&job)), &user);
+                counts.add(&job, &user);
                 chosen.add(job, ctx);
             }
         };
@@ -65,6 +73,23 @@ pub(super) fn queue(call: &mut Call<'_>) -> Outcome {
                 w.item(|w| write_job(w, row, &ctx));
             }
         });
+        w.raw("left_out", left_out);
+        counts.write(w);
+        w.raw("now", ctx.now.unix_s());
+    }))
+}
+
+/// The counts of all jobs alone. The controller itself makes them, so that no record is sent.
+fn count(call: &mut Call<'_>, groups: &[JobCountGroup]) -> Outcome {
+    let ctx = call.context();
+    let mut counts = ListedCounts::default();
+    let mut left_out = 0;
+    for group in groups.iter().filter(|group| !group.hidden) {
+        counts.add_group(group, &call.caller.user);
+        left_out += group.counts.records;
+    }
+    Ok(call.document(&ctx, |w| {
+        w.list("jobs", |_| {});
         w.raw("left_out", left_out);
         counts.write(w);
         w.raw("now", ctx.now.unix_s());
@@ -180,21 +205,13 @@ fn rank(row: &JobRow<'_>, ctx: &Ctx) -> (u8, i64, Reverse<u32>) {
     }
 }
 
-/// Jobs that a record is: the tasks of an array that wait are one record.
-fn jobs_of(row: &JobRow<'_>) -> u64 {
-    match &row.job.array {
-        ArrayRole::Pending { indices } => indices.len(),
-        _ => 1,
-    }
-}
-
 /// The job, `0` for a time that there is not.
 fn write_job(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
     let (job, spec) = (row.job, &row.job.spec);
     let seconds = |at: Option<Timestamp>| at.map_or(0, |at| at.unix_s().max(0));
     w.raw("job_id", job.id.0);
     w.text("job", &collect(|o| row.write_id(o, ctx)));
-    w.raw("jobs", jobs_of(row));
+    w.raw("jobs", row.job.tasks());
     w.text("name", &spec.name);
     w.text("user", &spec.owner.user);
     w.text("account", spec.account_name());
@@ -209,7 +226,7 @@ fn write_job(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
     w.raw("run_time", row.run_time_s(ctx).max(0));
     w.text("expected", expected(row, ctx));
     w.raw("cpus", row.cpus());
-    w.raw("node_count", row.node_count());
+    w.raw("node_count", node_estimate(row, ctx));
     let nodes = row.nodes();
     w.text("nodes", row.sched_nodes(ctx).unwrap_or(&nodes));
 }
@@ -244,7 +261,7 @@ struct PartitionJobs {
 /// Numbers of the jobs that the filter chooses, whether they fit or not.
 #[derive(Debug, Default, PartialEq)]
 struct ListedCounts {
-    states: BTreeMap<&'static str, u64>,
+    states: BTreeMap<String, u64>,
     /// Why jobs wait.
     reasons: BTreeMap<&'static str, u64>,
     partitions: BTreeMap<String, PartitionJobs>,
@@ -253,21 +270,39 @@ struct ListedCounts {
 }
 
 impl ListedCounts {
-    fn add(&mut self, row: &JobRow<'_>, user: &str) {
-        let (job, number) = (row.job, jobs_of(row));
-        *self.states.entry(row.state_name()).or_default() += number;
-        if job.state.is_ended() && !job.completing {
+    fn add(&mut self, job: &Job, user: &str) {
+        let shown = ShownJob::of(job);
+        let count = ShownCount {
+            state: shown.state.to_owned(),
+            reason: shown.reason,
+            is_over: shown.is_over,
+            jobs: job.tasks().into(),
+        };
+        self.add_count(&count, &job.partition, job.spec.owner.user == user);
+    }
+
+    /// The jobs of a user, an account and a partition.
+    fn add_group(&mut self, group: &JobCountGroup, user: &str) {
+        for count in &group.shown {
+            self.add_count(count, &group.partition, group.user == user);
+        }
+    }
+
+    fn add_count(&mut self, count: &ShownCount, partition: &str, own: bool) {
+        *self.states.entry(count.state.clone()).or_default() += count.jobs;
+        if count.is_over {
             return;
         }
-        if job.spec.owner.user == user {
-            self.own += number;
+        if own {
+            self.own += count.jobs;
         }
-        let of_partition = self.partitions.entry(job.partition.clone()).or_default();
-        if row.is_pending() {
-            *self.reasons.entry(job.reason.name()).or_default() += number;
-            of_partition.pending += number;
-        } else if job.state != JobState::Pending {
-            of_partition.running += number;
+        let of_partition = self.partitions.entry(partition.to_owned()).or_default();
+        match count.reason {
+            Some(reason) => {
+                *self.reasons.entry(reason.name()).or_default() += count.jobs;
+                of_partition.pending += count.jobs;
+            }
+            None => of_partition.running += count.jobs,
         }
     }
 
@@ -317,6 +352,7 @@ mod tests {
     use super::*;
     use crate::listing::fixture;
     use muster_model::explain::ExpectedStart;
+    use muster_model::job::JobState;
 
     fn query(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
@@ -424,7 +460,7 @@ mod tests {
             .collect();
         let of = |user: &str| {
             let mut counts = ListedCounts::default();
-            rows.iter().for_each(|row| counts.add(row, user));
+            rows.iter().for_each(|row| counts.add(row.job, user));
             counts
         };
         let counts = of("root");

@@ -2,6 +2,7 @@
 
 use super::call::{Call, CallFailure, Outcome};
 use crate::report::{Format, Request};
+use crate::storage::{document, read};
 
 /// `GET report`.
 pub(super) fn report(call: &mut Call<'_>) -> Outcome {
@@ -18,4 +19,11 @@ pub(super) fn report(call: &mut Call<'_>) -> Outcome {
     let report = call.ask(|client| plan.make(client))?;
     call.media_type = Some(request.format.media_type());
     Ok(report.render(request.format))
+}
+
+/// `GET storage`: the document of `muster storage --format=json`.
+pub(super) fn storage(call: &mut Call<'_>) -> Outcome {
+    let answer = call.ask(read)?;
+    let document = document(&answer);
+    Ok(call.document(&call.context(), |w| w.raw("storage", document)))
 }

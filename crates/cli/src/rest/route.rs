@@ -4,9 +4,9 @@ use super::call::Handler;
 use super::http::{HttpStatus, Method, RestReply};
 use super::operation::{Area, RestOperation, Target};
 use super::{
-    account_change, accounting, accounts, allocation, cancel, cluster, config_change, job_change,
-    job_note, jobs, layout, metrics, node_change, partition_change, queue, report,
-    reservation_change, statistics, submission, topology,
+    account_change, accounting, accounts, allocation, cancel, cluster, config_change,
+    configuration, job_change, job_note, jobs, layout, metrics, node_change, partition_change,
+    queue, report, reservation_change, statistics, submission, topology,
 };
 use percent_encoding::percent_decode_str;
 
@@ -119,11 +119,12 @@ pub(super) const ROUTES: &[Route] = &[
     slurm(Post, "job/{job_id}", 38, job_change::update, ("slurm_update_job2()", "changes a job")).takes("job_desc_msg").gives("openapi_job_post_response"),
     slurm(Delete, "job/{job_id}", 38, cancel::one, ("slurm_kill_job2()", "ends or signals a job")).with(&["signal", "flags"]),
     slurm(Get, "job/{job_id}/requeue", 45, job_change::requeue, ("slurm_requeue2()", "puts a job back into the queue")),
+    slurm(Post, "jobs/requeue", 45, job_change::requeue_many, ("slurm_requeue2()", "puts jobs back into the queue")).takes("openapi_jobs_requeue_query").gives("openapi_jobs_requeue_resp"),
     slurm(Get, "nodes", 38, cluster::nodes, ("slurm_load_node()", "all nodes")).with(&["update_time", "flags"]).gives("openapi_nodes_resp"),
     slurm(Post, "nodes", 42, node_change::many, ("slurm_update_node()", "changes nodes")).takes("update_node_msg"),
     slurm(Get, "node/{node_name}", 38, cluster::node, ("slurm_load_node()", "a node")).with(&["update_time", "flags"]).gives("openapi_nodes_resp"),
-    slurm(Post, "node/{node_name}", 40, node_change::one, ("slurm_update_node()", "changes a node")).takes("update_node_msg"),
-    slurm(Delete, "node/{node_name}", 40, node_change::delete, ("slurm_delete_node()", "takes a dynamic node away")),
+    slurm(Post, "node/{node_name}", 39, node_change::one, ("slurm_update_node()", "changes a node")).takes("update_node_msg"),
+    slurm(Delete, "node/{node_name}", 39, node_change::delete, ("slurm_delete_node()", "takes a dynamic node away")),
     slurm(Post, "new/node", 44, node_change::make, ("slurm_create_node()", "makes nodes that no file names, of a line as slurm.conf has it")).takes("openapi_create_node_req"),
     slurm(Get, "partitions", 38, cluster::partitions, ("slurm_load_partitions()", "all partitions")).with(&["update_time", "flags"]).gives("openapi_partition_resp"),
     slurm(Get, "partition/{partition_name}", 38, cluster::partition, ("slurm_load_partitions()", "a partition")).with(&["update_time", "flags"]).gives("openapi_partition_resp"),
@@ -138,6 +139,7 @@ pub(super) const ROUTES: &[Route] = &[
     slurm(Get, "licenses", 38, cluster::licenses, ("slurm_load_licenses()", "all licenses")).gives("openapi_licenses_resp"),
     slurm(Get, "shares", 40, statistics::shares, ("slurm_associations_get_shares()", "fair share")).with(&["accounts", "users"]).gives("openapi_shares_resp"),
     slurm(Get, "reconfigure", 40, cluster::reconfigure, ("slurm_reconfigure()", "has the controller read its configuration again")),
+    slurm(Get, "conf", 45, configuration::show, ("slurm_load_ctl_conf()", "the configuration in force")).with(&["update_time"]).gives("openapi_conf_resp"),
     slurmdb(Get, "jobs", 38, accounting::jobs, ("slurmdb_jobs_get()", "jobs of accounting")).with(ACCOUNTING).gives("openapi_slurmdbd_jobs_resp"),
     slurmdb(Get, "job/{job_id}", 38, accounting::job, ("slurmdb_jobs_get()", "a job of accounting, with every run")).gives("openapi_slurmdbd_jobs_resp"),
     slurmdb(Post, "jobs", 44, job_note::many, ("slurmdb_job_modify()", "changes texts of jobs that accounting has")).takes("openapi_job_modify_req").gives("openapi_job_modify_resp"),
@@ -212,6 +214,7 @@ const fn metrics(path: &'static str, handler: Handler) -> Route {
 /// Routes of Muster alone. Their documents have the layout of [`OWN_VERSION`].
 #[rustfmt::skip]
 pub(super) const OWN: &[Route] = &[
+    own("storage", report::storage, ("storage", "what users have on file systems, by the latest scan of each")).gives("muster_storage"),
     own("report", report::report, ("report", "what was used, in rows of the kind that the parameters choose")).gives("muster_report"),
     own("queue", queue::queue, ("queue", "the queue in short, and how many jobs there are of each kind")).with(queue::PARAMETERS).gives("muster_queue"),
     own("why/{job_id}", queue::explain, ("why", "what a job waits for, and what would start it sooner")).gives("muster_why"),

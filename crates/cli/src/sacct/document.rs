@@ -50,7 +50,7 @@ fn job(w: &mut Writer<'_>, row: &AcctRow<'_>, ctx: &Ctx) {
         w.text("cluster", &ctx.cluster);
         text_or_null(w, "partition", "");
         w.text("user", &job.user);
-        if !w.is_old() {
+        if !w.has_plain_states() {
             w.raw("id", 0);
         }
     });
@@ -143,7 +143,7 @@ fn times(w: &mut Writer<'_>, row: &AcctRow<'_>, ctx: &Ctx) {
 }
 
 fn state(w: &mut Writer<'_>, key: &str, name: &str) {
-    if w.is_old() {
+    if w.has_plain_states() {
         w.text(key, name);
     } else {
         w.texts(key, [name]);
@@ -163,9 +163,10 @@ fn rest(w: &mut Writer<'_>, row: &AcctRow<'_>, ctx: &Ctx) {
     w.text("qos", &job.qos);
     w.map("required", |w| {
         w.raw("CPUs", job.req_cpus);
-        if w.is_old() {
+        if w.has_plain_states() {
             w.raw("memory", job.req_mem_mib);
-        } else {
+        }
+        if !w.is_old() {
             w.limit("memory_per_cpu", None, false);
             let nodes = u64::from(job.req_nodes.max(1));
             w.limit("memory_per_node", Some(job.req_mem_mib / nodes), false);
@@ -266,13 +267,8 @@ fn one_step(w: &mut Writer<'_>, row: &AcctRow<'_>, step: &AcctStep, ctx: &Ctx) {
     w.map("time", |w| {
         let (user, system) = row.cpu_us();
         w.raw("elapsed", row.elapsed_s(ctx));
-        if w.is_old() {
-            w.raw("end", seconds(row.end()));
-            w.raw("start", seconds(row.start()));
-        } else {
-            w.time("end", row.end());
-            w.time("start", row.start());
-        }
+        w.time("end", row.end());
+        w.time("start", row.start());
         w.raw("suspended", 0);
         cpu(w, "system", system);
         cpu(w, "total", user + system);
@@ -326,6 +322,11 @@ fn step_id(w: &mut Writer<'_>, row: &AcctRow<'_>, step: &AcctStep) {
         } else {
             w.text("id", &step.step.to_string());
         }
+    } else if w.has_plain_states() {
+        w.map("id", |w| {
+            w.raw("job_id", row.job.id.0);
+            w.text("step_id", &step.step.to_string());
+        });
     } else {
         w.text("id", &collect(|o| row.write_raw_id(o)));
     }

@@ -101,6 +101,15 @@ pub(super) const OF_QOS: KnownWords = &[
     ("PreemptMode", 1, Key::PreemptMode),
 ];
 
+/// Conditions on QOS where usage is reset, which each cluster counts for itself.
+pub(super) const OF_RESET_QOS: KnownWords = &[
+    ("Clusters", 1, Key::Clusters),
+    ("Descriptions", 1, Key::Descriptions),
+    ("IDs", 1, Key::Ids),
+    ("Names", 1, Key::Names),
+    ("QOSLevels", 1, Key::Names),
+];
+
 pub(super) const OF_CLUSTERS: KnownWords = &[
     ("Classification", 3, Key::Classification),
     ("Clusters", 1, Key::Names),

@@ -1,7 +1,7 @@
 //! `sacctmgr add`, `modify` and `delete qos`.
 
 use super::book::Book;
-use super::conditions::{Conditions, Key, OF_QOS};
+use super::conditions::{Conditions, Key, OF_QOS, OF_RESET_QOS};
 use super::edit::{
     NO_CONDITIONS, NOTHING_ADDED, NOTHING_DELETED, NOTHING_MODIFIED, NOTHING_SET, USE_WHERE,
     default_qos_line, lines, parts,
@@ -111,9 +111,13 @@ fn meant(book: &Book, conditions: &Conditions) -> Vec<Qos> {
 fn modify(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
     let book = session.book()?;
     let (conditions, set) = parts(words);
-    let conditions = read(&conditions, OF_QOS, USE_SET)?;
     // A name that is set changes nothing.
     let settings = read_settings(session, &book, &set, &mut Vec::new())?;
+    let known = match settings.resets_usage {
+        true => OF_RESET_QOS,
+        false => OF_QOS,
+    };
+    let conditions = read(&conditions, known, USE_SET)?;
     if settings.is_empty() {
         return Err(Failure::new(NOTHING_SET));
     }
@@ -169,11 +173,18 @@ fn reset_usage(
     conditions: &Conditions,
     names: &[String],
 ) -> Result<(), Failure> {
-    let text = format!(
-        "No cluster specified, resetting on local cluster {}\n",
-        book.cluster
-    );
-    session.console.say(&text);
+    if conditions.of(Key::Clusters).is_none() {
+        let text = format!(
+            "No cluster specified, resetting on local cluster {}\n",
+            book.cluster
+        );
+        session.console.say(&text);
+    } else if !conditions.fits_cluster(book, Key::Clusters) {
+        let others = conditions.names(Key::Clusters).join(",");
+        return Err(super::ledger::error(format!(
+            "Usage on cluster {others} is reset there"
+        )));
+    }
     if names.is_empty() {
         let missing = conditions.names(Key::Names).join(",");
         return Err(super::ledger::error(format!(

@@ -440,6 +440,21 @@ fn signs_may_stand_before_the_names_of_qos() {
 }
 
 #[test]
+fn usage_of_a_qos_is_reset_on_the_cluster_that_is_named() {
+    let mut table = with_history();
+    let reset = |cluster: &str| format!("sacctmgr -i modify qos high {cluster} set RawUsage=0");
+    let got = answer(&mut table, &reset("cluster=peer"));
+    assert_eq!(got, "[exit 0]\n");
+    let got = answer(&mut table, &reset(""));
+    assert!(got.starts_with("No cluster specified"), "{got}");
+    let got = answer(&mut table, &reset("cluster=other"));
+    assert!(
+        got.contains("Usage on cluster other is reset there"),
+        "{got}"
+    );
+}
+
+#[test]
 fn what_there_is_no_need_for_is_refused_by_name() {
     let mut table = MemoryLedger::new();
     for command in ["sacctmgr rollup", "sacctmgr shutdown"] {

@@ -130,10 +130,11 @@ impl Session {
     fn job_failed(&mut self, name: &str, id: &str, error: &ConnectError) -> Option<RefusalCode> {
         match error {
             ConnectError::Refused(refusal) => {
+                // In one piece, so that a program that looks for Slurm's words is not stopped by the detail before them.
+                let mut lines = refusal.lines.clone();
                 if !refusal.detail.is_empty() && refusal.code != RefusalCode::InvalidJobId {
-                    self.error(&refusal.detail);
+                    lines.insert(0, format!("scontrol: error: {}", refusal.detail));
                 }
-                refusal.lines.iter().for_each(|line| self.complain(line));
                 let owned = name == "update"
                     && refusal.code == RefusalCode::AccessDenied
                     && refusal.detail.contains(" belongs to ");
@@ -142,10 +143,11 @@ impl Session {
                     false => text(name, refusal.code),
                 };
                 // Slurm asks for tasks in another way, and says so.
-                self.complain(&match name == "update" && id.contains('_') {
+                lines.push(match name == "update" && id.contains('_') {
                     true => format!("{id}: {text}"),
                     false => format!("{text} for job {id}"),
                 });
+                self.complain(&lines.join("\n"));
                 Some(refusal.code)
             }
             other => {

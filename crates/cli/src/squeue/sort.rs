@@ -3,7 +3,7 @@
 use super::chunked_vec::ChunkedVec;
 use crate::listing::context::Ctx;
 use crate::listing::format::{Field, Record};
-use crate::listing::job::JobRow;
+use crate::listing::job::{JobRow, node_estimate};
 use crate::listing::step_fields::StepRow;
 use crate::listing::{Failure, job_fields, step_fields};
 use muster_model::listing_codec::RowValues;
@@ -331,7 +331,7 @@ fn job_key<'a>(row: &JobRow<'a>, letter: u8, ctx: &Ctx) -> ColumnKey<'a> {
             }
             None => ColumnKey::Number(i64::MAX),
         },
-        b'D' => ColumnKey::Number(i64::from(row.node_count())),
+        b'D' => ColumnKey::Number(i64::from(node_estimate(row, ctx))),
         b'C' => count(row.cpus()),
         b'c' => ColumnKey::Number(i64::from(row.min_cpus_per_node())),
         b'd' => count(job.spec.ask.tmp_disk_mib),

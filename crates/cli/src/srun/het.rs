@@ -1,6 +1,8 @@
 //! Steps over components of a heterogeneous job: `srun --het-group=0,1`, `srun a : b`. Each component has a step of its
 //! own under one number; srun holds them together, and their tasks are numbered over all of them.
 
+mod in_one_job;
+
 use super::executor::Executor;
 use super::request;
 use super::{PREFIX, SrunCall, allocation, config, number_source};
@@ -36,7 +38,7 @@ pub(super) fn variable(own: &Variables, component: usize, name: &str) -> Option<
 ///
 /// # Errors
 /// `--het-group` is no list of components, or names one twice.
-pub(super) fn groups(lines: &[SubmitLine]) -> Result<Option<Vec<Vec<u32>>>, OptionError> {
+pub(super) fn groups(lines: &[SubmitLine]) -> Result<Option<Vec<Vec<u32>>>, ExitCode> {
     if lines.len() == 1 && !lines[0].chosen.has("het-group") {
         return Ok(None);
     }
@@ -46,16 +48,17 @@ pub(super) fn groups(lines: &[SubmitLine]) -> Result<Option<Vec<Vec<u32>>>, Opti
             None => vec![number],
             Some(text) => {
                 let set = values::indices(text).filter(|set| set.len() <= 128);
-                let set = set.ok_or_else(|| {
-                    OptionError::fatal(format!("Invalid --het-group specification: {text}"))
-                })?;
+                let wrong = || {
+                    let text = format!("Invalid --het-group specification: {text}");
+                    line.say.option_error(&OptionError::fatal(text))
+                };
+                let set = set.ok_or_else(wrong)?;
                 set.iter().collect()
             }
         };
         if all.iter().flatten().any(|group| of_line.contains(group)) {
-            return Err(OptionError::fatal(
-                "--het-group: a component can run one step of a command only",
-            ));
+            let text = "Duplicate het groups in single srun not supported";
+            return Err(line.say.fatal(text));
         }
         all.push(of_line);
     }
@@ -85,10 +88,13 @@ pub(super) fn inside(
         let mut line = lines.into_iter().next().expect("there is a first line");
         return super::inside(&mut line, job, call);
     }
+    if info.components.is_empty() && !lines.iter().any(|line| line.chosen.has("het-group")) {
+        return in_one_job::run(&lines, *info, call);
+    }
     let most = info.components.len().saturating_sub(1);
     if highest as usize > most {
         say.error(&format!(
-            "Attempt to run a job step with het-group value of {highest}, but the job allocation has maximum value of {most}"
+            "Attempt to run a job step with het group value of {highest}, but the job allocation has maximum value of {most}"
         ));
         return Err(say.failed());
     }

@@ -10,7 +10,8 @@ const TASKS_MAX: usize = 1 << 20;
 pub(super) fn read(path: &str, ntasks: u32) -> Result<Vec<(String, String)>, OptionError> {
     let text = std::fs::read_to_string(path)
         .map_err(|_| OptionError::fatal(format!("Could not open multi_prog config file {path}")))?;
-    parse(&text, ntasks).map_err(|why| OptionError::fatal(format!("{path}: {why}")))
+    parse(&text, ntasks)
+        .map_err(|why| OptionError::fatal(format!("Configuration file {path} invalid, {why}")))
 }
 
 fn parse(text: &str, ntasks: u32) -> Result<Vec<(String, String)>, String> {
@@ -35,7 +36,7 @@ fn parse(text: &str, ntasks: u32) -> Result<Vec<(String, String)>, String> {
         lines.push((tasks.to_owned(), command.trim().to_owned()));
     }
     match covered.iter().position(|c| !c) {
-        Some(task) => Err(format!("no program for task {task}")),
+        Some(task) => Err(format!("no record for task id {task}")),
         None => Ok(lines),
     }
 }
@@ -80,7 +81,7 @@ mod tests {
             parse("0 a \\\n b\n* c", 9),
             Ok(vec![two("0", "a  b"), two("*", "c")])
         );
-        assert_eq!(parse("0 a\n", 2), Err("no program for task 1".to_owned()));
+        assert_eq!(parse("0 a\n", 2), Err("no record for task id 1".to_owned()));
         assert!(parse("0\n", 1).is_err() && parse("x a\n", 1).is_err());
     }
 }

@@ -1,5 +1,6 @@
 //! The request for a step, and which of its streams come back to srun.
 
+use super::debugger_test;
 use super::linked;
 use super::multi_prog;
 use super::terminal;
@@ -244,6 +245,9 @@ pub(super) fn step(line: &SubmitLine, args: &[String]) -> Result<(StepSpec, Stre
     copy_ask(&mut spec, &ask);
     if chosen.has("multi-prog") {
         spec.multi_prog = multi_prog::read(&line.words[0], spec.ntasks.unwrap_or(1))?;
+    }
+    if chosen.has("debugger-test") {
+        debugger_test::stop_tasks(&mut spec);
     }
     if spec.pty.is_some() {
         spec.ntasks.get_or_insert(1);

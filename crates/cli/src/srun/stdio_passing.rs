@@ -17,8 +17,11 @@ pub(super) fn can_pass_stdio(chosen: &ChosenOptions, spec: &StepSpec, streams: &
         (InputSource::Nothing, StdinTask::None) => spec.stdio.stdin.is_none(),
         _ => false,
     };
-    // Tasks start when the prolog is over; with the streams they would start before it.
-    let plain = ["label", "prolog"].iter().all(|long| !chosen.has(long));
+    // Tasks start when the prolog is over; with the streams they would start before it. The lines of --verbose come
+    // before their output, too.
+    let plain = ["label", "prolog", "verbose"]
+        .iter()
+        .all(|long| !chosen.has(long));
     let alone = spec.ntasks.is_none_or(|n| n == 1) && spec.het.is_none() && spec.pty.is_none();
     own && input && plain && alone && are_plain()
 }

@@ -98,6 +98,10 @@ impl Holder {
         let hold = specs.first().is_some_and(|spec| spec.interactive);
         let test_only = line.chosen.command == muster_conf::options::OptionCommand::Srun
             && line.chosen.has("test-only");
+        if say.verbose > 1 {
+            // Scripts wait for this line of Slurm's, after which an allocation can be waited for.
+            say.verbose("debug:  Entering _msg_thr_internal");
+        }
         let mut client = line::connect(line, prefix).map_err(NotGranted)?;
         let reply = client.command(if specs.len() > 1 {
             UserCommand::SubmitHet {

@@ -169,6 +169,7 @@ impl Stage {
                 mesh_addresses: Vec::new(),
                 width: 0,
                 direct: false,
+                cpu_bind: String::new(),
             };
             frame::write(&mut stream, &AgentReply::Created(Box::new(created))).unwrap();
             // Held open until srun goes.

@@ -35,6 +35,11 @@ pub(super) const ROWS: &[OptionRow] = &[
         .srun_env(&["SLURM_SEND_LIBS"])
         .stored("it only matters with --bcast"),
     flag(
+        "debugger-test",
+        "have each task print its process id and stop before its program",
+    )
+    .on(R),
+    flag(
         "disable-status",
         "send the first Ctrl-C to the tasks at once",
     )

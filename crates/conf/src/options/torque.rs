@@ -394,6 +394,7 @@ mod tests {
         for (list, want) in [
             ("nodes=2", "--nodes=2"),
             ("nodes=2:ppn=3", "--nodes=2 --ntasks=6 --ntasks-per-node=3"),
+            ("nodes=2+ppn=3", "--nodes=2 --ntasks=6 --ntasks-per-node=3"),
             (
                 "nodes=1:ppn=2:gpus=1",
                 "--nodes=1 --ntasks=2 --ntasks-per-node=2 --gpus-per-node=1",

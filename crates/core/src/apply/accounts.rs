@@ -77,7 +77,7 @@ pub(crate) fn apply_change(accounts: &mut Accounts, change: &AccountsChange, at:
             accounts.federations.remove(name);
         }
         // A change of accounting's store alone.
-        AccountsChange::JobNoted { .. } => {}
+        AccountsChange::JobNoted { .. } | AccountsChange::StorageRecorded { .. } => {}
         // A change of the queue, made by the caller.
         AccountsChange::JobIdsReserved(_) => {}
         AccountsChange::UsageSet { account, user, raw } => {

@@ -8,6 +8,7 @@ mod names;
 mod qos;
 mod rights;
 mod shared;
+mod storage;
 mod users;
 
 use super::draft::Draft;
@@ -206,6 +207,7 @@ fn changes(state: &State, edit: &AccountsEdit) -> Result<Vec<AccountsChange>, Re
         AccountsAsk::ResetAccountUsage => Ok(users::reset_account_usage(records, names)),
         AccountsAsk::ResetQosUsage => qos::reset_usage(state, names),
         AccountsAsk::ReserveJobIds(last) => jobs::reserve_ids(state, *last),
+        AccountsAsk::RecordStorage(scan) => storage::record(&edit.names, scan),
         AccountsAsk::SetUsage(all) => users::set_usage(records, all),
         AccountsAsk::AddQos(ask) => qos::add(state, names, ask),
         AccountsAsk::ModifyQos(ask) => qos::modify(state, names, ask),

@@ -55,6 +55,10 @@ pub(super) fn check_accounting(
             format!("user {user} may not use QOS {qos} in account {account}"),
         ));
     }
+    // The default is the job's own from now on, for listings and accounting too.
+    if spec.qos.is_none() && qos != spec.qos_name() {
+        spec.qos = Some(qos.to_owned());
+    }
     check_wckey(draft, config, spec)
 }
 

@@ -55,6 +55,11 @@ impl AccessDenial<'_> {
         }
     }
 
+    /// Whether a job waits that it keeps out, where `EnforcePartLimits=NO`.
+    fn may_wait(&self) -> bool {
+        matches!(self, AccessDenial::Account | AccessDenial::Qos)
+    }
+
     fn refusal(&self, partition: &str) -> Refusal {
         let (code, text) = match self {
             AccessDenial::Account => (
@@ -151,12 +156,15 @@ pub(super) fn choose<'a>(
     time_limit: impl Fn(&PartitionConfig) -> TimeLimit,
 ) -> Result<(Vec<&'a PartitionConfig>, Option<Reason>), Refusal> {
     let usable = usable(state, named(state, spec)?, |partition| {
-        access(state, identity, spec, partition)
+        takes(state, identity, spec, partition)
     })?;
     let enforce = enforced(state);
     let reasons: Vec<Option<Reason>> = usable
         .iter()
-        .map(|p| limit_reason(p, &spec.ask, time_limit(p)))
+        .map(|p| {
+            let bar = access_denial(state, spec, p).map(|bar| bar.reason());
+            bar.or_else(|| limit_reason(p, &spec.ask, time_limit(p)))
+        })
         .collect();
     let outside = match enforce {
         EnforcePartLimits::All => reasons.iter().find_map(|r| *r),
@@ -170,7 +178,10 @@ pub(super) fn choose<'a>(
     };
     match (outside, enforce) {
         (Some(reason), EnforcePartLimits::Any | EnforcePartLimits::All) => {
-            Err(limit_refusal(reason))
+            match reason != Reason::PartitionTimeLimit && exceeds_cpus(state, &usable, &spec.ask) {
+                true => Err(RefusalCode::TooManyCpus.into()),
+                false => Err(limit_refusal(reason)),
+            }
         }
         (reason, _) => Ok((usable, reason)),
     }
@@ -263,8 +274,8 @@ fn by_name<'a>(
     }
 }
 
-/// Whether the job may be put into the partition at all.
-pub(super) fn access(
+/// Whether the partition is open to the user who puts a job there, and from where.
+fn may_submit(
     state: &State,
     identity: &Identity,
     spec: &JobSpec,
@@ -314,7 +325,34 @@ pub(super) fn access(
             ),
         ));
     }
-    access_denial(state, spec, partition).map_or(Ok(()), |bar| Err(bar.refusal(name)))
+    Ok(())
+}
+
+/// Whether the job may be put into the partition at all.
+pub(super) fn access(
+    state: &State,
+    identity: &Identity,
+    spec: &JobSpec,
+    partition: &PartitionConfig,
+) -> Result<(), Refusal> {
+    may_submit(state, identity, spec, partition)?;
+    access_denial(state, spec, partition).map_or(Ok(()), |bar| Err(bar.refusal(&partition.name)))
+}
+
+/// Whether a new job is taken into the partition: where `EnforcePartLimits=NO`, one waits that its account or QOS keeps out.
+fn takes(
+    state: &State,
+    identity: &Identity,
+    spec: &JobSpec,
+    partition: &PartitionConfig,
+) -> Result<(), Refusal> {
+    may_submit(state, identity, spec, partition)?;
+    match access_denial(state, spec, partition) {
+        Some(bar) if !(bar.may_wait() && enforced(state) == EnforcePartLimits::No) => {
+            Err(bar.refusal(&partition.name))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Root passes, and so do jobs of SlurmUser; groups of the caller count for the caller's own jobs.
@@ -334,6 +372,21 @@ fn group_allowed(
         || (owner.uid == identity.uid
             && (allowed.contains(&identity.group)
                 || identity.groups.iter().any(|g| allowed.contains(g))))
+}
+
+/// Whether a job asks for more CPUs than any of the partitions has, with one for each node at least.
+fn exceeds_cpus(state: &State, partitions: &[&PartitionConfig], ask: &ResourceAsk) -> bool {
+    let asked = u64::from(ask.min_cpus().max(ask.min_nodes));
+    let cpus_of = |partition: &&PartitionConfig| -> u64 {
+        let nodes = partition
+            .nodes
+            .iter()
+            .filter_map(|name| state.node_named(name));
+        nodes.map(|node| u64::from(node.config.cpus)).sum()
+    };
+    partitions
+        .iter()
+        .all(|partition| cpus_of(partition) < asked)
 }
 
 fn limit_refusal(reason: Reason) -> Refusal {

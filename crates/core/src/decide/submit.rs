@@ -27,6 +27,7 @@ use muster_model::rights::AccessRequest;
 use muster_model::site_option::{COUNT_MAX, VALUE_BYTES_MAX, is_site_option};
 use muster_model::spec::{ExecContext, JobKind, JobSpec, MemoryAsk, Owner, StdioSpec};
 use muster_model::time::{TimeLimit, Timestamp};
+use muster_model::usage::task_interval_s;
 use muster_model::validate::Validate;
 use muster_model::visible_text::make_visible;
 use muster_model::{grid_engine, licenses};
@@ -177,6 +178,7 @@ pub(super) fn prepare(
     {
         spec.ask.memory = partition_access::default_memory(state, first);
     }
+    check_sampling(config, &spec)?;
     spec.partitions = partitions.iter().map(|p| p.name.clone()).collect();
     check_rank(draft, identity, &mut spec)?;
 
@@ -187,6 +189,7 @@ pub(super) fn prepare(
     if asked.is_none() && partitions.first().is_some_and(|p| p.default_time.is_none()) {
         job.time_limit = limits::default_limit(state, &job, limit);
     }
+    fit_node_range(state, &mut job);
     check_times(&job.spec, job.time_limit, now)?;
     job.requeueable = requeueable;
     job.predicted_s = state.predicted_s(&job.spec, job.time_limit);
@@ -212,6 +215,32 @@ pub(super) fn prepare(
     job.begin_at = job.begin_at.max(not_before);
     job.eligible_time = job.is_startable().then_some(now);
     Ok((job, not_before))
+}
+
+/// A range of node counts ends where the limits of the job's association and QOS do.
+fn fit_node_range(state: &State, job: &mut Job) {
+    let (least, most) = (job.spec.ask.min_nodes, job.spec.ask.max_nodes);
+    let is_range = most.is_some_and(|most| most > least);
+    let limit = limits::most_nodes(state, job, &job.partition).filter(|_| is_range);
+    if let Some(limit) = limit.filter(|limit| most > Some(*limit)) {
+        Arc::make_mut(&mut job.spec).ask.max_nodes = Some(limit.max(least));
+    }
+}
+
+/// A job with a memory limit is sampled at least as often as the site wants: its memory is watched that way.
+fn check_sampling(config: &ClusterConfig, spec: &JobSpec) -> Result<(), Refusal> {
+    let is_limited = !matches!(spec.ask.memory, MemoryAsk::Default | MemoryAsk::PerNode(0));
+    let own = spec.shown.iter().find(|(key, _)| key == "acctg-freq");
+    let own = own.and_then(|(_, text)| task_interval_s(text));
+    match (own, config.sample_s) {
+        (Some(own), most @ 1..) if is_limited && (own == 0 || own > most) => Err(Refusal::new(
+            RefusalCode::InvalidAcctgFreq,
+            format!(
+                "--acctg-freq of tasks is from 1 to {most} seconds for a job with a memory limit"
+            ),
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// The limit of a job in a partition: its own, else the partition's. Zero is none, as in Slurm.
@@ -619,7 +648,8 @@ pub(super) fn check_times(spec: &JobSpec, limit: TimeLimit, now: Timestamp) -> R
     let Some(deadline) = spec.deadline else {
         return Ok(());
     };
-    let need_s = spec.time_min.unwrap_or(limit).seconds().unwrap_or(0);
+    // Without --time-min a job starts at once, and ends at its deadline, or it ends as DEADLINE.
+    let need_s = spec.time_min.and_then(TimeLimit::seconds).unwrap_or(0);
     let start = spec.begin.map_or(now, |begin| begin.max(now));
     if start.plus_s(need_s) > deadline {
         let code = match spec.time_min {

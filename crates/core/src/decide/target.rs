@@ -12,7 +12,7 @@ use muster_model::job::{ArrayRole, Job, JobState};
 use muster_model::node::Node;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::AccessRequest;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// One thing to act upon.
@@ -410,14 +410,28 @@ pub(super) fn listed_nodes<'a>(
     list: &str,
 ) -> Result<impl Iterator<Item = Result<&'a Node, Refusal>>, Refusal> {
     let names = node_names(list, most_names(state.nodes.len()))?;
-    Ok(names.map(|name| {
-        state.node_named(&name).ok_or_else(|| {
+    let mut hosts = None;
+    Ok(names.map(move |name| {
+        let node = state.node_named(&name).or_else(|| {
+            let by_host = hosts.get_or_insert_with(|| first_of_hosts(state));
+            by_host.get(&*name).copied()
+        });
+        node.ok_or_else(|| {
             Refusal::new(
                 RefusalCode::InvalidNode,
                 format!("node {name} is not in the configuration"),
             )
         })
     }))
+}
+
+/// The first node of each host (`NodeHostname`), which may be named instead.
+fn first_of_hosts(state: &State) -> HashMap<&str, &Node> {
+    let nodes = state.nodes.iter().rev();
+    let named = nodes.filter(|node| !node.removed && !node.config.hostname.is_empty());
+    named
+        .map(|node| (node.config.hostname.as_str(), node))
+        .collect()
 }
 
 /// The components that a number without an offset names: all by the leader's, or by any with

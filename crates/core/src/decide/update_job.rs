@@ -13,7 +13,7 @@ use super::texts::{one_line, too_long};
 use super::{ask, crontab, dependency, partition_access, places, reservation, resize, room};
 use crate::event::{JobChange, dependency_bytes, spec_bytes};
 use crate::policy::{access, mcs};
-use crate::state::AmountsThere;
+use crate::state::{AmountsThere, State};
 use muster_model::command::{Identity, JobTarget, JobUpdate, Reply};
 use muster_model::config::PartitionConfig;
 use muster_model::ids::JobId;
@@ -515,6 +515,13 @@ fn changed_spec(
     Ok(after)
 }
 
+/// Whether a job has the QOS that jobs of its user get in its account without asking for one.
+fn has_default_qos(state: &State, job: &Job) -> bool {
+    let (account, user) = (job.spec.account_name(), &job.spec.owner.user);
+    let default = state.accounts.default_qos(account, user, &job.partition);
+    job.spec.qos.as_deref() == Some(default)
+}
+
 /// The specification with the changes in it; `None` if nothing of it changes.
 fn new_spec(
     draft: &Draft<'_>,
@@ -533,6 +540,10 @@ fn new_spec(
         accounted.iter().any(|given| given.is_some()),
         &draft.state.config,
     ) {
+        // Another account has a default QOS of its own.
+        if update.account.is_some() && update.qos.is_none() && has_default_qos(draft.state, job) {
+            spec.qos = None;
+        }
         super::job_accounting::check_accounting(draft, config, &mut spec)?;
         mcs::follow_account(config, &mut spec);
     }

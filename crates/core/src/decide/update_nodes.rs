@@ -75,7 +75,8 @@ pub(super) fn update(
         Some(StateRequest::Drain | StateRequest::Fail | StateRequest::Undrain) => {
             future_nodes::refuse_what_needs_a_node(draft, &known)?;
         }
-        Some(StateRequest::Down | StateRequest::Resume) | None => {}
+        Some(StateRequest::Resume) => refuse_needless_resume(draft, &known, update)?,
+        Some(StateRequest::Down) | None => {}
     }
     for idx in &known {
         update_one(draft, identity, *idx, request, update);
@@ -130,6 +131,26 @@ fn state_request(state: &str) -> Result<StateRequest, Refusal> {
             ));
         }
     })
+}
+
+/// `State=RESUME` of nodes that are idle and in service already is an error in Slurm, by which scripts see that there was
+/// nothing to resume; `State=IDLE` is none.
+fn refuse_needless_resume(
+    draft: &Draft<'_>,
+    known: &[NodeIdx],
+    update: &NodeUpdate,
+) -> Result<(), Refusal> {
+    let is_idle = |idx: &NodeIdx| {
+        draft.node(*idx).is_some_and(|node| {
+            let is_whole = node.reboot.is_none() && node.power.is_none() && !node.future;
+            is_whole && node.is_usable() && node.jobs.is_empty()
+        })
+    };
+    let word = update.state.as_deref().unwrap_or_default();
+    match word.eq_ignore_ascii_case("resume") && known.iter().all(is_idle) {
+        true => Err(RefusalCode::InvalidNodeState.into()),
+        false => Ok(()),
+    }
 }
 
 fn update_one(

@@ -7,6 +7,7 @@ use muster_model::accounts::{
     User,
 };
 use muster_model::ids::JobId;
+use muster_model::storage::StorageScan;
 
 /// One change of the records of a cluster that another controller serves.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
@@ -115,6 +116,16 @@ pub enum AccountsChange {
         /// Billing units times seconds.
         #[n(2)]
         raw: u64,
+    },
+    /// Use of a file system by users, for accounting.
+    #[n(30)]
+    StorageRecorded {
+        /// The file system.
+        #[n(0)]
+        name: String,
+        /// The scan.
+        #[n(1)]
+        scan: StorageScan,
     },
     /// A record of another cluster's changed.
     #[n(16)]

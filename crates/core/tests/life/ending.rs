@@ -384,6 +384,22 @@ fn deadlines_end_what_cannot_make_it() {
         deadline,
         ..limited(2)
     });
+    // One that has too little time from the start is taken all the same, as by Slurm 22.05.
+    let long = world.submit(JobSpec {
+        deadline,
+        ..limited(6)
+    });
+    let later = world.submit(JobSpec {
+        deadline,
+        ..limited(6)
+    });
+    world.start(long, &[1]);
+    assert_eq!(world.job(long).time_limit, TimeLimit::Minutes(5));
+    world.tick();
+    assert_eq!(
+        world.state_of(later),
+        (JobState::Deadline, Reason::DeadLine)
+    );
     let endless = world.submit(JobSpec {
         deadline,
         ..spec("j")

@@ -10,6 +10,7 @@ use muster_model::accounts::{
 };
 use muster_model::ids::{JobId, NodeIdx};
 use muster_model::preemption::{PreemptMode, Preempted};
+use muster_model::storage::{StorageScan, StorageUse};
 use muster_model::time::Timestamp;
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write as _};
@@ -156,6 +157,20 @@ fn others() -> Vec<Event> {
                 admin_comment: Some("ticket 7".to_owned()),
                 wckey: Some("proj".to_owned()),
                 derived_exit: Some(9),
+            },
+        },
+        AccountsChange::StorageRecorded {
+            name: "home".to_owned(),
+            scan: StorageScan {
+                at: Timestamp(1_700_000_000_000),
+                path: "/home".to_owned(),
+                size_bytes: 1 << 40,
+                used_bytes: 1 << 30,
+                users: vec![StorageUse {
+                    user: "ann".to_owned(),
+                    bytes: 4096,
+                    files: 1,
+                }],
             },
         },
     ];

@@ -3,6 +3,7 @@
 mod accounts;
 mod accrual;
 mod arrays;
+mod bounded_requests;
 mod coordinators;
 mod crontabs;
 mod dependencies;

@@ -10,7 +10,7 @@ use muster_model::command::{
 use muster_model::config::{ClusterConfig, EnforcePartLimits, PartitionConfig, PartitionState};
 use muster_model::cron::CrontabConfig;
 use muster_model::ids::JobId;
-use muster_model::job::JobState;
+use muster_model::job::{JobState, Reason};
 use muster_model::licenses::LicenseCount;
 use muster_model::refusal::RefusalCode;
 use muster_model::spec::{JobSpec, Owner};
@@ -52,6 +52,8 @@ const RESTRICTIONS: [(Change, RefusalCode); 8] = [
 /// `batch` and `short` as everywhere here, and `closed`.
 fn config_with(change: impl FnOnce(&mut PartitionConfig)) -> ClusterConfig {
     let mut config = config();
+    // Otherwise jobs wait that are kept out by their account or QOS.
+    config.enforce_part_limits = EnforcePartLimits::Any;
     let mut closed = partition("closed", &["n1", "n2", "n3"], false);
     change(&mut closed);
     config.partitions.push(closed);
@@ -99,6 +101,10 @@ fn partitions_that_refuse_a_job_are_not_among_those_that_it_keeps() {
     let both = || Some(vec!["short".to_owned(), "closed".to_owned()]);
     for (at, (restrict, code)) in RESTRICTIONS.into_iter().enumerate() {
         for enforce in [EnforcePartLimits::No, EnforcePartLimits::Any] {
+            let waits = matches!(code, RefusalCode::InvalidAccount | RefusalCode::InvalidQos);
+            if waits && enforce == EnforcePartLimits::No {
+                continue;
+            }
             let mut w = World::with(ClusterConfig {
                 enforce_part_limits: enforce,
                 ..config_with(restrict)
@@ -337,4 +343,60 @@ fn groups_of_a_hidden_partition_are_not_named() {
         assert_eq!(refused.code, RefusalCode::PartitionAccess);
         assert_eq!(refused.detail.contains("chem"), !hidden, "{refused:?}");
     }
+}
+
+/// `EnforcePartLimits=NO`: Slurm takes such a job, and starts it when the partition or the job is changed.
+#[test]
+fn jobs_wait_for_their_account_or_qos_where_limits_are_not_enforced() {
+    let cases: [(Change, Reason); 2] = [
+        (
+            |p| p.allow_accounts = vec!["chem".into()],
+            Reason::AccountNotAllowed,
+        ),
+        (|p| p.allow_qos = vec!["high".into()], Reason::QOSNotAllowed),
+    ];
+    for (restrict, reason) in cases {
+        let mut config = config_with(restrict);
+        config.enforce_part_limits = EnforcePartLimits::No;
+        let mut w = World::with(config);
+        let id = w.try_submit(1000, in_partitions("closed")).unwrap();
+        w.schedule();
+        assert_eq!(w.state_of(id), (JobState::Pending, reason));
+    }
+}
+
+/// More nodes than the partition has CPUs: Slurm says so, where it would else speak of nodes.
+#[test]
+fn more_nodes_than_cpus_are_too_many_cpus() {
+    let mut config = config();
+    config.enforce_part_limits = EnforcePartLimits::All;
+    let mut w = World::with(config);
+    let mut wide = in_partitions("batch");
+    for (nodes, code) in [
+        (4, RefusalCode::InvalidNodeCount),
+        (1_000_000_000, RefusalCode::TooManyCpus),
+    ] {
+        wide.ask.min_nodes = nodes;
+        wide.ask.nodes_set = true;
+        assert_eq!(w.try_submit(1000, wide.clone()).unwrap_err().code, code);
+    }
+}
+
+/// `NodeHostname` names the first node of a host, where no node has that name.
+#[test]
+fn a_partition_is_made_of_nodes_by_their_host() {
+    let mut config = config();
+    for (node, host) in config.nodes.iter_mut().zip(["one", "two", "two"]) {
+        node.hostname = host.to_owned();
+    }
+    let mut w = World::with(config);
+    w.must(
+        0,
+        UserCommand::CreatePartition {
+            name: "p".to_owned(),
+            pairs: vec![("Nodes".to_owned(), "two,one".to_owned())],
+        },
+    );
+    let made = w.state.partition("p").unwrap();
+    assert_eq!(made.nodes, ["n2", "n1"]);
 }

@@ -251,10 +251,10 @@ fn impossible_wishes_are_refused_with_slurms_errors() {
         (
             JobSpec {
                 deadline: Some(world.now.plus_s(30)),
-                time_limit: Some(TimeLimit::Minutes(1)),
+                time_min: Some(TimeLimit::Minutes(1)),
                 ..spec("j")
             },
-            R::InvalidTimeLimit,
+            R::InvalidTimeMin,
         ),
         (
             JobSpec {
@@ -341,7 +341,7 @@ fn too_many_nodes_or_cpus_wait_unless_limits_are_enforced() {
             enforce_part_limits: enforce,
             ..config()
         });
-        assert_eq!(world.refusal(too_many()), RefusalCode::InvalidNodeCount);
+        assert_eq!(world.refusal(too_many()), RefusalCode::TooManyCpus);
         assert_eq!(
             world.refusal(long(&["short"])),
             RefusalCode::InvalidTimeLimit
@@ -451,16 +451,13 @@ fn partitions_choose_who_may_use_them() {
         ),
         (|p| p.allow_groups = vec!["u1000".into()], 1000, None),
         (
+            // It waits, as EnforcePartLimits is NO.
             |p| p.allow_accounts = vec!["physics".into()],
             1000,
-            Some(R::InvalidAccount),
+            None,
         ),
         (|p| p.deny_accounts = vec!["physics".into()], 1000, None),
-        (
-            |p| p.allow_qos = vec!["high".into()],
-            1000,
-            Some(R::InvalidQos),
-        ),
+        (|p| p.allow_qos = vec!["high".into()], 1000, None),
         (|p| p.req_resv = true, 1000, Some(R::InvalidReservation)),
         (|p| p.max_memory = MemoryAsk::PerCpu(5), 1000, None),
         (|p| p.default = false, 1000, Some(R::InvalidPartition)),

@@ -55,6 +55,7 @@ pub(super) fn kind(body: &RequestBody) -> &'static str {
             Query::Usage(_) => "DBD_GET_ASSOC_USAGE",
             Query::NodeEvents(_) => "DBD_GET_EVENTS",
             Query::Transactions(_) => "DBD_GET_TXN",
+            Query::Storage => "DBD_GET_STORAGE",
             Query::Diag => "REQUEST_STATS_INFO",
             Query::ResetDiag => "REQUEST_STATS_RESET",
             Query::Reservations => "REQUEST_RESERVATION_INFO",

@@ -104,6 +104,7 @@ fn query_subject(query: &Query) -> String {
         | Query::NodeEvents(_)
         | Query::ReservationTimes(_)
         | Query::Transactions(_)
+        | Query::Storage
         | Query::Diag
         | Query::Reservations
         | Query::Licenses

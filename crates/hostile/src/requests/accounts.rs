@@ -81,6 +81,7 @@ pub(crate) fn edits() -> Vec<AccountsAsk> {
             raw: u64::MAX,
         }]),
         AccountsAsk::ReserveJobIds(JobId(1)),
+        AccountsAsk::RecordStorage(Default::default()),
         AccountsAsk::AddCoordinators {
             accounts: vec![name()],
         },
@@ -183,7 +184,7 @@ mod tests {
         AddAccounts ModifyAccounts DeleteAccounts AddUsers ModifyUsers DeleteUsers AddQos ModifyQos DeleteQos ResetUsage
         DeleteWckeys RenameUser AddClusters ModifyClusters DeleteClusters ResetAccountUsage ResetQosUsage NoteJobs SetUsage
         SetResource DeleteResources SetFederation DeleteFederations SetFeatures
-        ReserveJobIds AddCoordinators DeleteCoordinators
+        ReserveJobIds RecordStorage AddCoordinators DeleteCoordinators
     );
 
     #[test]

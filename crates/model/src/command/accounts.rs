@@ -4,6 +4,7 @@ use crate::account_limits::LimitAsk;
 use crate::accounts::{ClusterFeatures, Federation, JobNote, SharedResource};
 use crate::ids::JobId;
 use crate::limits::EDIT_ITEMS_MAX;
+use crate::storage::StorageScan;
 use crate::validate::Validate;
 use minicbor::{Decode, Encode};
 
@@ -216,6 +217,9 @@ pub enum AccountsAsk {
     /// `add` and `modify cluster set Features=`: all that the cluster has.
     #[n(26)]
     SetFeatures(#[n(0)] ClusterFeatures),
+    /// `muster storage scan`: use of the named file system by users.
+    #[n(30)]
+    RecordStorage(#[n(0)] StorageScan),
 }
 
 /// The use of a user in an account, for fair share.

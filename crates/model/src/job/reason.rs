@@ -352,6 +352,57 @@ pub enum Reason {
     /// Its partition is not for its QOS (`AllowQos`, `DenyQos`).
     #[n(299)]
     QOSNotAllowed,
+    /// A `Grp` limit of the association on billing.
+    #[n(310)]
+    AssocGrpBilling,
+    /// A `Grp` limit of the association on billing: minutes used.
+    #[n(311)]
+    AssocGrpBillingMinutes,
+    /// A `Grp` limit of the association on billing: minutes of running jobs.
+    #[n(312)]
+    AssocGrpBillingRunMinutes,
+    /// A `Max` limit of the association on billing.
+    #[n(313)]
+    AssocMaxBillingPerJob,
+    /// A `Max` limit of the association on billing: minutes of a job.
+    #[n(314)]
+    AssocMaxBillingMinutesPerJob,
+    /// A `Max` limit of the association on billing.
+    #[n(315)]
+    AssocMaxBillingPerNode,
+    /// A `Grp` limit of the QOS on billing.
+    #[n(316)]
+    QOSGrpBilling,
+    /// A `Grp` limit of the QOS on billing: minutes used.
+    #[n(317)]
+    QOSGrpBillingMinutes,
+    /// A `Grp` limit of the QOS on billing: minutes of running jobs.
+    #[n(318)]
+    QOSGrpBillingRunMinutes,
+    /// A `Max` limit of the QOS on billing.
+    #[n(319)]
+    QOSMaxBillingPerJob,
+    /// A `Max` limit of the QOS on billing: minutes of a job.
+    #[n(320)]
+    QOSMaxBillingMinutesPerJob,
+    /// A `Max` limit of the QOS on billing.
+    #[n(321)]
+    QOSMaxBillingPerNode,
+    /// A `Max` limit of the QOS on billing.
+    #[n(322)]
+    QOSMaxBillingPerUser,
+    /// A limit of the QOS on billing for each user or account.
+    #[n(323)]
+    MaxBillingPerAccount,
+    /// A `Min` limit of the QOS on billing.
+    #[n(324)]
+    QOSMinBilling,
+    /// A limit of the QOS on billing for each user or account: minutes of running jobs.
+    #[n(325)]
+    MaxBillingRunMinsPerUser,
+    /// A limit of the QOS on billing for each user or account: minutes of running jobs.
+    #[n(326)]
+    MaxBillingRunMinsPerAccount,
 }
 
 impl Reason {
@@ -490,6 +541,23 @@ impl Reason {
             Reason::MaxMemPerLimit => "MaxMemPerLimit",
             Reason::AccountNotAllowed => "AccountNotAllowed",
             Reason::QOSNotAllowed => "QOSNotAllowed",
+            Reason::AssocGrpBilling => "AssocGrpBilling",
+            Reason::AssocGrpBillingMinutes => "AssocGrpBillingMinutes",
+            Reason::AssocGrpBillingRunMinutes => "AssocGrpBillingRunMinutes",
+            Reason::AssocMaxBillingPerJob => "AssocMaxBillingPerJob",
+            Reason::AssocMaxBillingMinutesPerJob => "AssocMaxBillingMinutesPerJob",
+            Reason::AssocMaxBillingPerNode => "AssocMaxBillingPerNode",
+            Reason::QOSGrpBilling => "QOSGrpBilling",
+            Reason::QOSGrpBillingMinutes => "QOSGrpBillingMinutes",
+            Reason::QOSGrpBillingRunMinutes => "QOSGrpBillingRunMinutes",
+            Reason::QOSMaxBillingPerJob => "QOSMaxBillingPerJob",
+            Reason::QOSMaxBillingMinutesPerJob => "QOSMaxBillingMinutesPerJob",
+            Reason::QOSMaxBillingPerNode => "QOSMaxBillingPerNode",
+            Reason::QOSMaxBillingPerUser => "QOSMaxBillingPerUser",
+            Reason::MaxBillingPerAccount => "MaxBillingPerAccount",
+            Reason::QOSMinBilling => "QOSMinBilling",
+            Reason::MaxBillingRunMinsPerUser => "MaxBillingRunMinsPerUser",
+            Reason::MaxBillingRunMinsPerAccount => "MaxBillingRunMinsPerAccount",
         }
     }
 }

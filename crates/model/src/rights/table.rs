@@ -190,6 +190,8 @@ requests! {
     ResetUsage = Accounts, Operator, "sacctmgr modify user, account, qos set RawUsage=0";
     /// Changes texts that accounting has of jobs that are over; of others' jobs an operator does.
     NoteJobs = Accounts, Anyone, "sacctmgr modify job";
+    /// Records use of a file system by users.
+    RecordStorage = Accounts, Administrator, "muster storage scan";
     /// Gives a user of accounting another name; one that has an AdminLevel, an administrator does.
     RenameUser = Accounts, Operator, "sacctmgr modify user set NewName=";
     /// Adds and deletes records of clusters.
@@ -243,6 +245,8 @@ requests! {
     Differences = Query, Administrator, "scontrol reconfigure --dry-run";
     /// Accounts, users, shares (PrivateData=accounts, users, usage).
     Accounts = Query, Anyone, "sacctmgr show, sshare";
+    /// Use of file systems by users (PrivateData=usage, users).
+    Storage = Query, Anyone, "muster storage";
     /// Numbers of jobs, for metrics (PrivateData=jobs).
     JobCounts = Query, Anyone, "/metrics";
     /// Changes of jobs, nodes, partitions and reservations (PrivateData=jobs, nodes, partitions, reservations).
@@ -393,6 +397,7 @@ impl From<&AccountsAsk> for AccessRequest {
             | AccountsAsk::SetUsage(_) => AccessRequest::ResetUsage,
             AccountsAsk::RenameUser { .. } => AccessRequest::RenameUser,
             AccountsAsk::NoteJobs(_) => AccessRequest::NoteJobs,
+            AccountsAsk::RecordStorage(_) => AccessRequest::RecordStorage,
             AccountsAsk::AddClusters(_)
             | AccountsAsk::DeleteClusters
             | AccountsAsk::ReserveJobIds(_) => AccessRequest::EditClusters,

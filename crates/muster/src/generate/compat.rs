@@ -23,6 +23,10 @@ An option, field or key that is on none of these lists is unknown and refused as
 What is different and in no list:
 
 * `SLURM_SRUN_COMM_PORT` and `SLURM_STEP_LAUNCHER_PORT` are 0: srun connects to the nodes and listens to nobody.
+* `srun a : b` in a job that is not heterogeneous makes steps with numbers of their own, which are ranks of one step to their
+  programs. Slurm has one number for them (`5.0+0`, `5.0+1`).
+* Components of a heterogeneous job may get the same node, where Slurm begins with nodes of their own.
+* A range of nodes (`-N1-8`) ends where limits on nodes do as the job is submitted. Slurm looks at them when it starts.
 * A task of an array gets its job number when it starts, in the order of starts. Slurm may give numbers to tasks that
   still wait; of which task a number is, both say in `squeue -o %A` and `SLURM_ARRAY_JOB_ID`, `SLURM_ARRAY_TASK_ID`.
 * A running job can give up nodes (`scontrol update`), but not its first one; it gets none while it runs. In accounting

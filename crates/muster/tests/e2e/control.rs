@@ -101,6 +101,17 @@ fn a_signal_waits_for_a_job_that_is_about_to_start() {
 }
 
 #[test]
+fn partitions_and_all_of_them_are_not_asked_for_at_once() {
+    let c = Cluster::start(1, 2);
+    for line in ["SINFO_ALL=1 SINFO_PARTITION=main sinfo", "sinfo -a -p main"] {
+        let ran = c.run(line);
+        let text = "sinfo: fatal: Conflicting options, -p and -a specified\n";
+        assert_eq!((ran.code, ran.err.as_str()), (1, text), "{line}");
+    }
+    c.ok("SINFO_ALL=1 sinfo -p main; SINFO_PARTITION=none sinfo -a");
+}
+
+#[test]
 fn a_job_can_requeue_itself() {
     let c = Cluster::start(1, 2);
     c.write(

@@ -119,3 +119,20 @@ fn the_configuration_in_force_is_written_as_a_file() {
     let check = c.run(&format!("muster config check {path}"));
     assert_eq!(check.code, 0, "{check:?}");
 }
+
+/// Each key of slurmdbd.conf was taken for one of slurm.conf.
+#[test]
+fn files_with_keys_of_their_own_are_checked_as_such() {
+    let c = Cluster::start(1, 1);
+    c.write(
+        "slurmdbd.conf",
+        "DbdHost=h\nStorageType=accounting_storage/mysql\nStorageLoc=db\n",
+    );
+    let check = c.run("muster config check slurmdbd.conf");
+    assert_eq!(check.code, 0, "{check:?}");
+    assert!(check.out.contains("slurmdbd.conf: errors 0"), "{check:?}");
+    c.write("cgroup.conf", "ConstrainCores=perhaps\n");
+    let check = c.run("muster config check cgroup.conf");
+    assert_eq!(check.code, 1, "{check:?}");
+    assert!(check.out.contains("ConstrainCores"), "{check:?}");
+}

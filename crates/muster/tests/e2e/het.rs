@@ -33,7 +33,7 @@ fn components_start_together_and_a_step_runs_over_them() {
          1 task 0 of 2 on n2 in 1\n1 task 1 of 2 on n3 in 1\n\
          0: 2 task 0 of 3 on n1 in 1\n1: 2 task 1 of 3 on n2 in 1\n2: 2 task 2 of 3 on n3 in 1\n\
          3 task 0 of 2 on n1 in 1\n3 task 1 of 2 on n2 in 1\nclient\nserver\n\
-         srun: error: Attempt to run a job step with het-group value of 2, but the job allocation has maximum value of 1\n\
+         srun: error: Attempt to run a job step with het group value of 2, but the job allocation has maximum value of 1\n\
          refused 1\n\
          srun: error: --mpi: the tasks of several components cannot be one MPI program here; start one step for each component with --het-group\n\
          refused 1\n"
@@ -129,4 +129,27 @@ fn allocations_of_several_components() {
     c.until_prints("squeue -h -t R,CG -o %i", "");
     let text = c.run("sbatch --test-only -n1 : -n2 -N1 --wrap true").err;
     assert!(text.contains("using 3 processors on nodes"), "{text}");
+}
+
+/// In a job that is not heterogeneous each part has nodes of its own.
+#[test]
+fn parts_of_a_step_share_out_the_nodes_of_an_ordinary_job() {
+    let c = Cluster::start(3, 2);
+    let names = "printenv SLURMD_NODENAME";
+    let spread = format!("srun -l {names} : -N2 -w n1 {names} | sort");
+    assert_eq!(
+        c.run(&format!("salloc -Q -N3 bash -c '{spread}'")).err,
+        "srun: error: Required nodelist n1 overlaps with excluded n1\n"
+    );
+    let spread = format!("srun -l -w n2 {names} : -N2 {names} | sort");
+    assert_eq!(
+        c.ok(&format!("salloc -Q -N3 bash -c '{spread}'")),
+        "0: n2\n1: n1\n2: n3"
+    );
+    let few = c.run("salloc -Q -N1 srun true : true");
+    assert_eq!(few.code, 1);
+    assert_eq!(
+        few.err,
+        "srun: error: Allocation failure of 1 nodes: job size of 1, already allocated 1 nodes to previous components.\n"
+    );
 }

@@ -71,6 +71,38 @@ fn standard_streams_pass_through_srun() {
     assert_eq!((err.out.as_str(), err.err.as_str()), ("out\n", "err\n"));
 }
 
+/// As a parallel debugger has them: the tasks are there, and their programs have not begun.
+#[test]
+fn tasks_stop_before_their_program_for_a_debugger() {
+    let c = Cluster::start(1, 2);
+    let script = "exec srun -n2 --debugger-test echo begun >out 2>err";
+    let mut srun = c.command(script).spawn().expect("a shell starts");
+    let pids = || {
+        let text = c.read_if_there("err");
+        let tasks = text
+            .lines()
+            .filter(|line| line.ends_with("executable:echo"));
+        let of = |line: &str| {
+            line.split_once("pid:")?
+                .1
+                .split(',')
+                .next()
+                .map(str::to_owned)
+        };
+        tasks.filter_map(of).collect::<Vec<String>>()
+    };
+    c.until("both say where they are", || pids().len() == 2);
+    for pid in pids() {
+        c.until("it is stopped", || {
+            c.ok(&format!("cut -d' ' -f3 /proc/{pid}/stat")) == "T"
+        });
+    }
+    assert_eq!(c.read("out"), "");
+    c.ok(&format!("kill -CONT {}", pids().join(" ")));
+    assert!(srun.wait().expect("it is a child").success());
+    assert_eq!(c.read("out"), "begun\nbegun\n");
+}
+
 #[test]
 fn a_pty_is_a_terminal_of_the_right_size() {
     let c = Cluster::start(1, 2);

@@ -37,6 +37,7 @@ mod interactive;
 mod job_classes;
 mod job_texts;
 mod jsv;
+mod libslurm;
 mod logs;
 mod metrics;
 mod mpi;

@@ -7,6 +7,7 @@ mod long;
 mod own_paths;
 mod shapes;
 mod verified;
+mod versions;
 
 mod audit;
 

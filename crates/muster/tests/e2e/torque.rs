@@ -208,6 +208,12 @@ fn sbatch_reads_lines_for_pbs_and_lsf() {
     assert!(field(&c, &job, "StdOut").ends_with(&format!("/pbs.{job}")));
     let job = c.sbatch("-H --ignore-pbs pbs.sh").to_string();
     assert_eq!(field(&c, &job, "JobName"), "other");
+    c.write(
+        "ignores.sh",
+        "#!/bin/sh\n#SBATCH --ignore-pbs -J other\n#PBS -N pbs\ntrue\n",
+    );
+    let job = c.sbatch("-H ignores.sh").to_string();
+    assert_eq!(field(&c, &job, "JobName"), "other");
     let job = c.sbatch("-H -J line pbs.sh").to_string();
     assert_eq!(field(&c, &job, "JobName"), "line");
     c.write(

@@ -123,6 +123,8 @@ struct LedStep {
     width: u32,
     /// Its task has srun's streams. srun then receives the task's start and exit from the step daemon.
     direct: bool,
+    /// Binding of its tasks in words; unknown after the agent that started it is gone.
+    cpu_bind: String,
 }
 
 impl LedSteps {
@@ -409,6 +411,7 @@ impl LedSteps {
             error: None,
             width: 0,
             direct: false,
+            cpu_bind: String::new(),
         };
         self.placed.insert(key, adopted);
     }

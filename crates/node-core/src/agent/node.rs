@@ -8,12 +8,13 @@ use crate::messages::{ProcessIdentity, StepOrder, TaskBinding};
 use crate::step_bounds;
 use crate::step_variables::StepVariables;
 use crate::tmp_dir;
+use muster_model::binding::CpuBindKind;
 use muster_model::environment::Environment;
 use muster_model::ids::JobAttempt;
 use muster_model::job_env::{self, StepView};
 use muster_model::{hostlist, tree};
 use muster_proto::node::{JobGrant, NodeSettings};
-use muster_proto::step::StepLaunch;
+use muster_proto::step::{StepLaunch, StepSpec};
 use muster_trust::{JobKeyUse, derive_job_key};
 
 /// The node.
@@ -71,6 +72,15 @@ impl AgentNode {
     ) -> Result<(TaskBinding, BindVariables), String> {
         let site = self.site_binding.of(&grant.alloc);
         self.config.machine.bind(launch, &self.settings, site)
+    }
+
+    /// Binding of a step's tasks, in words for its user.
+    pub(super) fn bind_words(&self, spec: &StepSpec, grant: &JobGrant) -> String {
+        let of_site = || self.site_binding.of(&grant.alloc).map(CpuBindKind::word);
+        let asked = spec.cpu_bind.clone();
+        asked
+            .or_else(|| Some(of_site()?.to_owned()))
+            .unwrap_or_default()
     }
 
     /// The order for a step daemon.

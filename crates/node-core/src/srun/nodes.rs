@@ -56,6 +56,8 @@ struct StepPart {
     key: ByteVec,
     /// Addresses at which its step daemons listen for each other; empty once sent to them.
     mesh_addresses: Vec<String>,
+    /// Binding of its tasks in words.
+    cpu_bind: String,
 }
 
 impl StepPart {
@@ -146,6 +148,7 @@ impl Nodes {
                 width,
                 key: created.key,
                 mesh_addresses: created.mesh_addresses,
+                cpu_bind: created.cpu_bind,
             });
         }
     }
@@ -230,6 +233,8 @@ impl Nodes {
             return;
         }
         let part = &self.parts[part];
+        let words = Some(part.cpu_bind.as_str()).filter(|words| !words.is_empty());
+        out.verbose(&format!("CpuBindType={}", words.unwrap_or("(null type)")));
         for StepNodeState { node, .. } in &self.nodes[part.nodes.clone()] {
             out.verbose(&format!(
                 "launching StepId={}.{} on host {}, {} tasks: {}",

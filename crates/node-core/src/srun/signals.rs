@@ -38,6 +38,10 @@ impl ActiveStep {
             return;
         }
         let again = before.is_some_and(|at| cx.now_ms - at < TWICE_MS);
+        if again && self.rules.disable_status {
+            // The tasks have had their Ctrl-C.
+            return self.force(cx);
+        }
         if again || self.rules.quit_on_interrupt {
             self.abort(cx);
             return;
@@ -50,6 +54,14 @@ impl ActiveStep {
         }
         cx.out.info("interrupt (one more within 1 sec to abort)");
         self.show_states(cx);
+    }
+
+    /// Ends the step at once.
+    fn force(&mut self, cx: &mut SrunContext) {
+        cx.advance(SrunStateEvent::EndOrdered);
+        cx.out.info("forcing job termination");
+        self.signal_tasks(cx, SIGKILL);
+        self.clock.leave = Some(self.leave_at(cx.now_ms));
     }
 
     /// Ends the step as one that its user does not want any more.

@@ -72,6 +72,7 @@ fn created(nodes: Vec<StepNode>) -> StepCreated {
         mesh_addresses: Vec::new(),
         width: 0,
         direct: false,
+        cpu_bind: String::new(),
     }
 }
 

@@ -153,6 +153,7 @@ fn created(launch: &StepLaunch) -> StepCreated {
         mesh_addresses: Vec::new(),
         width: launch.width,
         direct: true,
+        cpu_bind: String::new(),
     }
 }
 

@@ -252,8 +252,8 @@ pub enum Action {
     /// From now on this is the client, whose further messages are taken.
     TakeClient(ClientId),
     /// From now on, this connection receives the output of the tasks in addition to the client; see
-    /// [`Event::ReaderClosed`].
-    TakeReader(ClientId),
+    /// [`Event::ReaderClosed`]. It is sent these frames first.
+    TakeReader(ClientId, Rc<Vec<u8>>),
     /// Send to all readers. One that is too far behind is dropped, so that it delays nobody.
     SendReaders(Rc<Vec<u8>>),
     /// Write the bytes that the connection takes at once, and close it.

@@ -241,6 +241,8 @@ struct World {
     readers: Vec<ClientId>,
     /// What readers were sent.
     read: Vec<FromStepd>,
+    /// Frames of earlier output that the last reader was sent.
+    reread: Vec<u8>,
     /// Input that tasks were given.
     fed: Vec<(Option<u32>, Vec<u8>)>,
     closed: Vec<ClientId>,
@@ -306,6 +308,7 @@ impl World {
             refused: Vec::new(),
             readers: Vec::new(),
             read: Vec::new(),
+            reread: Vec::new(),
             fed: Vec::new(),
             closed: Vec::new(),
             log: Vec::new(),

@@ -3,6 +3,7 @@
 
 use super::actions::Actions;
 use super::interface::{Action, ClientId};
+use super::recent_output::RecentOutput;
 use super::tree::{BranchHead, Tree};
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_proto::frame;
@@ -75,6 +76,8 @@ pub(super) struct Upward {
     is_closed_sent: bool,
     /// Clients that receive the output of tasks in addition to srun.
     readers: BTreeSet<ClientId>,
+    /// Output that a later reader is sent first.
+    recent: RecentOutput,
 }
 
 impl Upward {
@@ -177,7 +180,7 @@ impl Upward {
         }
     }
 
-    /// A connection that has shown the key reads from now on, if there are not too many.
+    /// A connection that has shown the key reads from now on, and the last output before, if there are not too many.
     pub(super) fn take_reader(&mut self, reader: ClientId, out: &mut Actions) {
         if self.readers.len() >= READERS_MAX {
             let text = format!("{READERS_MAX} others are attached to this step");
@@ -185,7 +188,7 @@ impl Upward {
             return out.push(Action::Refuse(reader, refusal));
         }
         self.readers.insert(reader);
-        out.push(Action::TakeReader(reader));
+        out.push(Action::TakeReader(reader, Rc::new(self.recent.frames())));
     }
 
     /// A reader is gone.
@@ -197,6 +200,7 @@ impl Upward {
         if !self.readers.is_empty() && is_of_a_task(&message) {
             out.push(Action::SendReaders(Rc::new(frame::encode(&message))));
         }
+        self.recent.keep(&message);
         let may_wait = may_be_delayed(&message);
         match (&mut self.tree, &mut self.client) {
             (Some(tree), client) => {

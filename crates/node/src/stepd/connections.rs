@@ -140,10 +140,13 @@ impl Connections {
         self.is_flush_awaited = false;
     }
 
-    /// The checked connection becomes a reader.
-    pub(super) fn take_reader(&mut self, id: ClientId) {
-        self.readers
-            .extend(self.greeted.take_if(|(of, _)| *of == id));
+    /// The checked connection becomes a reader, and is sent frames.
+    pub(super) fn take_reader(&mut self, id: ClientId, frames: &[u8]) {
+        let mut taken = self.greeted.take_if(|(of, _)| *of == id);
+        if let Some((_, reader)) = taken.as_mut().filter(|_| !frames.is_empty()) {
+            reader.send_frame(frames, false);
+        }
+        self.readers.extend(taken);
     }
 
     /// Sends a frame to all readers. Readers that have not read earlier output are dropped.

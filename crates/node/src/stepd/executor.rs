@@ -187,7 +187,7 @@ impl StepdExecutor {
             Action::AwaitFlush => self.connections.await_flush(),
             Action::Refuse(id, refusal) => self.connections.refuse(id, refusal),
             Action::TakeClient(id) => self.connections.take_client(id),
-            Action::TakeReader(id) => self.connections.take_reader(id),
+            Action::TakeReader(id, frames) => self.connections.take_reader(id, &frames),
             Action::SendReaders(frame) => {
                 let gone = self.connections.send_readers(&frame);
                 self.events

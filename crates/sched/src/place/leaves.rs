@@ -2,7 +2,7 @@
 //! has room for the job, and of those the leaves that have the least left. A job that fits at one
 //! leaf looks only at that leaf's nodes; other leaves are looked at after it has fitted at none.
 
-use super::{Candidate, NodeSource, Search};
+use super::{Candidate, Even, NodeSource, Search};
 use crate::nodes::network::{Leaves, Network};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,8 +46,14 @@ impl<G: NodeSource> Search<'_, G> {
             }
             (here.len() >= even.count && !self.by_load()).then_some(here)
         });
-        if few.is_some() {
-            return few;
+        if let Some(few) = few {
+            // A range of node counts asks for as many as there are, also beyond a leaf.
+            let is_range = d.tasks.is_none() && !d.fewest && few.len() < even.wanted;
+            let may_extend = d.switches.is_none() && !network.blocks;
+            return Some(match is_range && may_extend {
+                true => self.more_leaves(few, network, leaves, &even),
+                false => few,
+            });
         }
         if d.tasks.is_some() || self.by_load() || d.devices.of_job() {
             let single = self.lightest(|leaf| {
@@ -80,6 +86,42 @@ impl<G: NodeSource> Search<'_, G> {
             None if network.optional => pack(&(0..network.leaves)),
             None => None,
         }
+    }
+
+    /// Adds nodes of other leaves below the same switches, until there are as many as wanted: of the leaves that have
+    /// most, so that they are few.
+    fn more_leaves(
+        &self,
+        mut chosen: Vec<Candidate>,
+        network: &Network,
+        leaves: &Leaves,
+        even: &Even,
+    ) -> Vec<Candidate> {
+        let Some(first) = chosen.first().map(|c| leaves.leaf_at(c.pos)) else {
+            return chosen;
+        };
+        let whole = 0..network.leaves;
+        let mut groups = network.levels.iter().rev().flatten();
+        let below = match network.optional {
+            true => Some(&whole),
+            false => groups.find(|group| group.contains(&first)),
+        };
+        let others = below.cloned().unwrap_or(first..first + 1);
+        let mut others: Vec<Vec<Candidate>> = others
+            .filter(|leaf| *leaf != first)
+            .map(|leaf| {
+                let mut here = Vec::new();
+                for places in &leaves.places[leaf as usize] {
+                    self.first_of(span(places), even.wanted, even.each, &mut here);
+                }
+                here
+            })
+            .collect();
+        others.sort_by_key(|here| Reverse(here.len()));
+        let left = even.wanted.saturating_sub(chosen.len());
+        chosen.extend(others.into_iter().flatten().take(left));
+        chosen.sort_unstable_by_key(|c| c.pos);
+        chosen
     }
 
     /// Among the nodes that `at` finds at single leaves, those of the lowest weight; of the smallest leaf among equals.

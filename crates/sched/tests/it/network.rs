@@ -95,6 +95,30 @@ fn a_job_takes_the_leaf_that_fits_best() {
     assert_eq!(world.place(one), "n8:1");
 }
 
+/// `-N1-9`: Slurm goes on at other leaves while fewer nodes than the most are found.
+#[test]
+fn a_range_of_node_counts_takes_nodes_of_several_leaves() {
+    let mut world = world(&[4, 3, 2], 1);
+    let range = |least: u32, most: u32| {
+        let mut spec = job(1, 60);
+        spec.ask.ntasks = None;
+        spec.ask.nodes_set = true;
+        spec.ask.min_nodes = least;
+        spec.ask.max_nodes = Some(most);
+        spec
+    };
+    let near = world.submit(switches(range(1, 9), 1, 3600));
+    world.pass();
+    assert_eq!(leaves_of(&world, near, &[4, 3, 2]).len(), 1);
+    world.end(near);
+    let most = world.submit(range(1, 8));
+    world.pass();
+    assert_eq!(world.place(most).split(' ').count(), 8);
+    let rest = world.submit(range(1, 2));
+    world.pass();
+    assert_eq!(world.place(rest).split(' ').count(), 1);
+}
+
 #[test]
 fn small_jobs_leave_empty_leaves_alone() {
     let mut world = world(&[2, 2, 2], 4);

@@ -57,7 +57,7 @@ impl StepdExecutor<'_> {
                 }
             }
             // Nobody attaches to steps here.
-            Action::TakeReader(_) | Action::SendReaders(_) => {}
+            Action::TakeReader(..) | Action::SendReaders(_) => {}
             Action::CloseClient(id) => self.close_client(id),
             Action::AdoptLauncher(id, running) => self.adopt_launcher(id, running),
             Action::ReportEnd(frame) => self.report_end(&frame)?,

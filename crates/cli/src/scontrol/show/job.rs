@@ -1,7 +1,7 @@
 //! `scontrol show job` and `scontrol show step`: a record of `Key=value` pairs on indented lines.
 
 use crate::listing::context::Ctx;
-use crate::listing::job::{JobRow, Stdio};
+use crate::listing::job::{JobRow, Stdio, node_estimate};
 use crate::listing::job_fields::{expression, star};
 use crate::listing::step_fields::StepRow;
 use crate::listing::text::{self, put};
@@ -259,7 +259,7 @@ fn compressed(list: Option<&str>) -> String {
 
 fn resources(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: RecordStyle) {
     let (job, ask) = (row.job, &row.job.spec.ask);
-    put!(out, "NumNodes={}", row.node_count());
+    put!(out, "NumNodes={}", node_estimate(row, ctx));
     if let Some(max) = ask.max_nodes.filter(|_| row.is_pending() && ask.nodes_set) {
         put!(out, "-{max}");
     }

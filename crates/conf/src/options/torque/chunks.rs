@@ -61,6 +61,7 @@ fn total(chunks: &[NodeChunk]) -> Result<u32, String> {
 
 /// `nodes=`.
 pub(super) fn nodes(text: &str) -> Result<NodeChunks, String> {
+    let text = with_colons(text);
     let groups = text.split('+').map(node_group);
     let groups: Vec<NodeChunk> = groups.collect::<Result<_, _>>()?;
     let all = total(&groups)?;
@@ -90,6 +91,11 @@ pub(super) fn nodes(text: &str) -> Result<NodeChunks, String> {
         features: first.features.clone(),
         ..NodeChunks::default()
     })
+}
+
+/// A plus sign before `ppn=` or `gpus=` is read as a colon, as Slurm does: nothing else can be meant.
+fn with_colons(text: &str) -> String {
+    text.replace("+ppn=", ":ppn=").replace("+gpus=", ":gpus=")
 }
 
 /// `2:ppn=4:fat`, `n7:ppn=2`.

@@ -78,7 +78,9 @@ pub(super) fn folded(all: &Accounts, edit: &AccountsEdit) -> AccountsEdit {
             each(names, &|name: &mut String| *name = name.to_lowercase());
             of_terms(&mut ask.terms);
         }
-        AccountsAsk::NoteJobs(_) | AccountsAsk::ReserveJobIds(_) => {}
+        AccountsAsk::NoteJobs(_)
+        | AccountsAsk::RecordStorage(_)
+        | AccountsAsk::ReserveJobIds(_) => {}
         AccountsAsk::SetUsage(all) => {
             for one in all {
                 user(&mut one.user);
@@ -189,6 +191,7 @@ fn action(state: &State, edit: &AccountsEdit) -> &'static str {
         AccountsAsk::DeleteFederations => "Remove Federations",
         AccountsAsk::SetFeatures(_) => "Modify Clusters",
         AccountsAsk::NoteJobs(_) => "Modify Job",
+        AccountsAsk::RecordStorage(_) => "Record Storage",
         AccountsAsk::ReserveJobIds(_) => "Modify Clusters",
     }
 }
@@ -215,6 +218,7 @@ fn concerned(edit: &AccountsEdit) -> (Vec<String>, Vec<String>) {
         | AccountsAsk::AddClusters(_)
         | AccountsAsk::ModifyClusters(_)
         | AccountsAsk::NoteJobs(_)
+        | AccountsAsk::RecordStorage(_)
         | AccountsAsk::ReserveJobIds(_)
         | AccountsAsk::SetUsage(_)
         | AccountsAsk::SetResource(_)

@@ -173,6 +173,7 @@ pub(super) fn check(
         | AccountsAsk::DeleteFederations
         | AccountsAsk::SetFeatures(_)
         | AccountsAsk::NoteJobs(_)
+        | AccountsAsk::RecordStorage(_)
         | AccountsAsk::ReserveJobIds(_)
         | AccountsAsk::SetUsage(_)
         | AccountsAsk::DeleteWckeys(_) => asker.require(request),

@@ -306,6 +306,9 @@ fn of_ask(edit: &AccountsEdit) -> Subject {
             let raw = all.iter().map(|one| one.raw).fold(0, u64::saturating_add);
             names().key("RawUsage", Some(raw))
         }
+        AccountsAsk::RecordStorage(scan) => names()
+            .key("Path", Some(&scan.path))
+            .key("Users", Some(scan.users.len())),
         AccountsAsk::ReserveJobIds(last) => names().key("JobIds", Some(last.0)),
         AccountsAsk::NoteJobs(note) => names()
             .key("Comment", note.comment.as_ref())

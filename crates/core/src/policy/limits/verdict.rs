@@ -338,10 +338,8 @@ impl State {
         if !self.keeps_limits() {
             return None;
         }
-        let has_flag = |name: &str| {
-            let qos = self.accounts.qos.get(name);
-            qos.is_some_and(|qos| qos.has("DenyOnLimit"))
-        };
+        let qos = &self.accounts.qos;
+        let has_flag = |name: &str| qos.get(name).is_some_and(|qos| qos.has("DenyOnLimit"));
         let is_own = has_flag(self.qos_of(job));
         let denies = |name: &&str| {
             let of_partition = self.partition(name).and_then(|p| p.qos.as_deref());
@@ -612,7 +610,7 @@ enum Beside<'u> {
 }
 
 /// CPUs and nodes that a job asks for at least.
-fn least_of(job: &Job) -> TresAmounts {
+pub(crate) fn least_of(job: &Job) -> TresAmounts {
     let ask = &job.spec.ask;
     TresAmounts::from_iter([
         ("cpu", u64::from(ask.min_cpus())),
@@ -645,13 +643,14 @@ fn written(rule: LimitRule) -> &'static str {
 /// Slurm's word for a limit that is broken.
 fn reason(rule: LimitRule, name: &str, qos: bool) -> Reason {
     use Reason as R;
-    // Reasons of an association, and of a QOS, each by resource: CPUs, memory, nodes, devices.
-    let by = |assoc: [R; 4], of_qos: [R; 4]| {
+    // Reasons of an association, and of a QOS, each by resource: CPUs, memory, nodes, devices, billing.
+    let by = |assoc: [R; 5], of_qos: [R; 5]| {
         let list = if qos { of_qos } else { assoc };
         match name {
             "cpu" => list[0],
             "mem" => list[1],
             "node" => list[2],
+            "billing" => list[4],
             _ => list[3],
         }
     };
@@ -671,12 +670,14 @@ fn reason(rule: LimitRule, name: &str, qos: bool) -> Reason {
                 R::AssocGrpMemLimit,
                 R::AssocGrpNodeLimit,
                 R::AssocGrpGRES,
+                R::AssocGrpBilling,
             ],
             [
                 R::QOSGrpCpuLimit,
                 R::QOSGrpMemLimit,
                 R::QOSGrpNodeLimit,
                 R::QOSGrpGRES,
+                R::QOSGrpBilling,
             ],
         ),
         LimitRule::GrpMins => by(
@@ -685,12 +686,14 @@ fn reason(rule: LimitRule, name: &str, qos: bool) -> Reason {
                 R::AssocGrpMemMinutes,
                 R::AssocGrpNodeMinutes,
                 R::AssocGrpGRESMinutes,
+                R::AssocGrpBillingMinutes,
             ],
             [
                 R::QOSGrpCPUMinutesLimit,
                 R::QOSGrpMemoryMinutes,
                 R::QOSGrpNodeMinutes,
                 R::QOSGrpGRESMinutes,
+                R::QOSGrpBillingMinutes,
             ],
         ),
         LimitRule::GrpRunMins => by(
@@ -699,12 +702,14 @@ fn reason(rule: LimitRule, name: &str, qos: bool) -> Reason {
                 R::AssocGrpMemRunMinutes,
                 R::AssocGrpNodeRunMinutes,
                 R::AssocGrpGRESRunMinutes,
+                R::AssocGrpBillingRunMinutes,
             ],
             [
                 R::QOSGrpCPURunMinutesLimit,
                 R::QOSGrpMemoryRunMinutes,
                 R::QOSGrpNodeRunMinutes,
                 R::QOSGrpGRESRunMinutes,
+                R::QOSGrpBillingRunMinutes,
             ],
         ),
         LimitRule::MaxTres => by(
@@ -713,12 +718,14 @@ fn reason(rule: LimitRule, name: &str, qos: bool) -> Reason {
                 R::AssocMaxMemPerJob,
                 R::AssocMaxNodePerJobLimit,
                 R::AssocMaxGRESPerJob,
+                R::AssocMaxBillingPerJob,
             ],
             [
                 R::QOSMaxCpuPerJobLimit,
                 R::QOSMaxMemoryPerJob,
                 R::QOSMaxNodePerJobLimit,
                 R::QOSMaxGRESPerJob,
+                R::QOSMaxBillingPerJob,
             ],
         ),
         LimitRule::MaxMins => by(
@@ -727,12 +734,14 @@ fn reason(rule: LimitRule, name: &str, qos: bool) -> Reason {
                 R::AssocMaxMemMinutesPerJob,
                 R::AssocMaxNodeMinutesPerJob,
                 R::AssocMaxGRESMinutesPerJob,
+                R::AssocMaxBillingMinutesPerJob,
             ],
             [
                 R::QOSMaxCpuMinutesPerJobLimit,
                 R::QOSMaxMemoryMinutesPerJob,
                 R::QOSMaxNodeMinutesPerJob,
                 R::QOSMaxGRESMinutesPerJob,
+                R::QOSMaxBillingMinutesPerJob,
             ],
         ),
         LimitRule::PerNode => by(
@@ -741,57 +750,64 @@ fn reason(rule: LimitRule, name: &str, qos: bool) -> Reason {
                 R::AssocMaxMemPerNode,
                 R::AssocMaxNodePerJobLimit,
                 R::AssocMaxGRESPerNode,
+                R::AssocMaxBillingPerNode,
             ],
             [
                 R::QOSMaxCpuPerNode,
                 R::QOSMaxMemoryPerNode,
                 R::QOSMaxNodePerJobLimit,
                 R::QOSMaxGRESPerNode,
+                R::QOSMaxBillingPerNode,
             ],
         ),
         LimitRule::PerUser => by(
-            [R::QOSMaxCpuPerUserLimit; 4],
+            [R::QOSMaxCpuPerUserLimit; 5],
             [
                 R::QOSMaxCpuPerUserLimit,
                 R::QOSMaxMemoryPerUser,
                 R::QOSMaxNodePerUserLimit,
                 R::QOSMaxGRESPerUser,
+                R::QOSMaxBillingPerUser,
             ],
         ),
         LimitRule::PerAccount => by(
-            [R::MaxCpuPerAccount; 4],
+            [R::MaxCpuPerAccount; 5],
             [
                 R::MaxCpuPerAccount,
                 R::MaxMemoryPerAccount,
                 R::MaxNodePerAccount,
                 R::MaxGRESPerAccount,
+                R::MaxBillingPerAccount,
             ],
         ),
         LimitRule::RunMinsPerUser => by(
-            [R::MaxCpuRunMinsPerUser; 4],
+            [R::MaxCpuRunMinsPerUser; 5],
             [
                 R::MaxCpuRunMinsPerUser,
                 R::MaxMemoryRunMinsPerUser,
                 R::MaxNodeRunMinsPerUser,
                 R::MaxGRESRunMinsPerUser,
+                R::MaxBillingRunMinsPerUser,
             ],
         ),
         LimitRule::RunMinsPerAccount => by(
-            [R::MaxCpuRunMinsPerAccount; 4],
+            [R::MaxCpuRunMinsPerAccount; 5],
             [
                 R::MaxCpuRunMinsPerAccount,
                 R::MaxMemoryRunMinsPerAccount,
                 R::MaxNodeRunMinsPerAccount,
                 R::MaxGRESRunMinsPerAccount,
+                R::MaxBillingRunMinsPerAccount,
             ],
         ),
         LimitRule::MinTres => by(
-            [R::QOSMinCpuNotSatisfied; 4],
+            [R::QOSMinCpuNotSatisfied; 5],
             [
                 R::QOSMinCpuNotSatisfied,
                 R::QOSMinMemory,
                 R::QOSMinNode,
                 R::QOSMinGRES,
+                R::QOSMinBilling,
             ],
         ),
     }

@@ -316,6 +316,10 @@ pub(super) fn edits() -> Vec<(AccessRequest, UserCommand)> {
             edit(&["4711"], AccountsAsk::NoteJobs(Default::default())),
         ),
         (
+            AccessRequest::RecordStorage,
+            edit(&["home"], AccountsAsk::RecordStorage(Default::default())),
+        ),
+        (
             AccessRequest::RenameUser,
             edit(
                 &["u3"],

@@ -47,6 +47,11 @@ fn the_queue_in_short_the_network_and_what_a_job_waits_for() {
     assert_eq!((&answer["states"], &answer["own"]), (&states, &9.into()));
     // Counts are of all, and of jobs there are as many as were asked for: those that run first.
     let one = owner.get("/muster/v1/queue?limit=1").ok();
+    // Counts alone are made by the controller, and are the same.
+    let counts = owner.get("/muster/v1/queue?limit=0").ok();
+    for key in ["states", "reasons", "partitions", "own"] {
+        assert_eq!(counts[key], one[key], "{key}");
+    }
     assert_eq!((&one["left_out"], &one["states"]), (&2.into(), &states));
     assert_eq!(one["jobs"][0]["job_id"], runs);
     let pending = owner.get("/muster/v1/queue?state=PENDING&user=daemon").ok();
@@ -95,5 +100,56 @@ fn the_network_is_withheld_with_the_nodes() {
     assert_eq!(
         refused.error(),
         rest.of(STRANGER).get("/slurm/v0.0.45/nodes").error()
+    );
+}
+
+#[test]
+fn what_users_have_on_file_systems_is_recorded_by_administrators_and_shown() {
+    let Some(rest) = Rest::start(&format!("PrivateData=usage\n{ONE_NODE}")) else {
+        return;
+    };
+    let (c, owner) = (&rest.cluster, rest.of(OWNER));
+    c.ok("mkdir -p home/a; head -c 300000 /dev/zero > home/a/big; chown -R daemon home/a; echo x > home/small");
+    assert!(c.ok("muster storage").contains("No file system"));
+    c.ok("muster storage scan home home");
+    let kept = rest.of("root").get("/muster/v1/storage").ok();
+    let first = &kept["storage"]["filesystems"][0];
+    assert_eq!(
+        (&first["name"], &first["since"]),
+        (&json!("home"), &json!(null))
+    );
+    let users = first["users"].as_array().unwrap();
+    let of = |name: &str| users.iter().find(|user| user["user"] == name).unwrap();
+    assert!(of(OWNER)["bytes"].as_u64().unwrap() >= 300_000 && of(OWNER)["files"] == 2);
+    assert_eq!(of("root")["files"], 2);
+    // Growth counts from an earlier scan.
+    c.ok("head -c 300000 /dev/zero > home/a/more; chown daemon home/a/more; muster storage scan home home");
+    let shown = c.ok("muster storage");
+    let line = shown
+        .lines()
+        .find(|line| line.starts_with("daemon"))
+        .unwrap();
+    assert!(line.contains('+'), "{shown}");
+    // Others see what is theirs, and record nothing.
+    let own = owner.get("/muster/v1/storage").ok();
+    assert_eq!(own["storage"]["own_only"], true);
+    let users = own["storage"]["filesystems"][0]["users"]
+        .as_array()
+        .unwrap();
+    assert!(users.len() == 1 && users[0]["user"] == OWNER, "{own}");
+    let as_owner =
+        "setpriv --reuid=daemon --regid=daemon --clear-groups muster storage scan home home/a";
+    let refused = c.run(as_owner);
+    assert!(
+        refused.code != 0 && refused.err.contains("denied"),
+        "{}",
+        refused.err
+    );
+    assert_eq!(
+        c.run(&format!("{as_owner} --dry-run -f csv"))
+            .out
+            .lines()
+            .count(),
+        2
     );
 }

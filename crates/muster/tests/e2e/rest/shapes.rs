@@ -39,6 +39,7 @@ fn fill(rest: &Rest) {
     // One that has started ends by a signal, which others do not.
     c.until_prints(&format!("squeue -h -j {over} -o %T"), "RUNNING");
     owner.delete(&format!("/slurm/v0.0.43/job/{over}")).ok();
+    c.ok("mkdir kept; muster storage scan kept kept; muster storage scan kept kept");
     c.ok("sbatch -o /dev/null --wrap 'srun true'");
     // Steps have numbers and names in the oldest version, and both are to be described.
     c.until("jobs are over", || {
@@ -223,7 +224,7 @@ fn answers_are_as_the_description_says() {
         *entry = both(entry, &shape(&answer));
     }
     // What answers of submissions and changes have.
-    for version in [38, 40, 41, 42, 43, 44, 45] {
+    for version in [38, 39, 40, 41, 42, 43, 44, 45] {
         let path = format!("/slurm/v0.0.{version}/job/submit");
         let body = json!({"script": "#!/bin/sh\n", "job": match version {
             // It refuses what the others warn of.
@@ -251,7 +252,7 @@ fn answers_are_as_the_description_says() {
         for (name, shape) in made(&root, version) {
             seen.insert((name.to_owned(), version), shape);
         }
-        if version > 38 {
+        if version > 39 {
             let chosen = root
                 .delete(&format!("/slurm/v0.0.{version}/jobs?jobs=99"))
                 .json();
@@ -295,6 +296,12 @@ fn made(root: &User<'_>, version: u32) -> Vec<(&'static str, Value)> {
         let mut answer = post("slurm", "reservations", &body);
         answer["properties"]["reservations"]["items"]["properties"]["groups"] = groups;
         all.push(("openapi_reservation_mod_resp", answer));
+    }
+    if version >= 45 {
+        // One that is not there is an entry of the answer.
+        let path = format!("/slurm/v0.0.{version}/jobs/requeue");
+        let answer = root.post(&path, &json!({"jobs": ["99"]})).json();
+        all.push(("openapi_jobs_requeue_resp", shape(&answer)));
     }
     if version >= 44 {
         let body = json!({"comment": {"job": "x"}});

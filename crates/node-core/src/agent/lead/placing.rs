@@ -83,6 +83,7 @@ impl Steps {
         let het = waiting.spec.het.as_ref();
         let (given, first) = (het.map(|h| h.step), het.map_or(0, |h| h.first_task));
         let Some(step) = given
+            .filter(|_| !grant.components.is_empty())
             .map(StepNo)
             .or_else(|| self.led.next_step(state, grant))
         else {
@@ -95,6 +96,7 @@ impl Steps {
             .for_each(|task| *task = task.saturating_add(first));
         let attempt = JobAttempt::new(grant.job, grant.attempt);
         let (mut spec, key) = (waiting.spec, waiting.random);
+        let cpu_bind = state.node.bind_words(&spec, grant);
         spec.resizes = grant.resizes;
         let width = state.node.tree_width(spec.tree_width);
         let width = u32::try_from(width).unwrap_or(u32::MAX);
@@ -132,6 +134,7 @@ impl Steps {
             error: None,
             width,
             direct: false,
+            cpu_bind,
         };
         self.led.placed.insert(StepId::new(grant.job, step), led);
         let launch = StepLaunch {

@@ -36,6 +36,7 @@ impl LedStep {
             mesh_addresses: self.mesh_addresses.iter().flatten().cloned().collect(),
             width: self.width,
             direct: self.direct,
+            cpu_bind: self.cpu_bind.clone(),
         }
     }
 }

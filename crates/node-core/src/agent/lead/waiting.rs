@@ -70,7 +70,9 @@ impl Steps {
             Ok(nodes) => nodes,
             Err(refusal) => return request.refuse(&mut state.out, refusal),
         };
+        // The parts of a step in a job that is not heterogeneous are steps with numbers of their own.
         if let Some(het) = &request.spec.het
+            && !grant.components.is_empty()
             && let Err(refusal) = self.led.take_given_number(state, attempt, het)
         {
             return request.refuse(&mut state.out, refusal);

@@ -475,6 +475,14 @@ fn options_say_what_ctrl_c_does() {
     assert_eq!(bench.sent_to(1), signals(&[SIGINT]));
     bench.signal(SIGQUIT);
     assert_eq!(bench.sent_to(1), signals(&[SIGINT, SIGCONT, SIGTERM]));
+    let mut passes = config(3);
+    passes.rules.disable_status = true;
+    let mut bench = Bench::running(passes, two_nodes());
+    bench.signal(SIGINT);
+    bench.printed();
+    bench.signal(SIGINT);
+    assert_eq!(bench.printed(), "srun: forcing job termination\n");
+    assert_eq!(bench.sent_to(1), signals(&[SIGINT, SIGKILL]));
 }
 
 #[test]

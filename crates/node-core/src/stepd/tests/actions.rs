@@ -114,7 +114,10 @@ impl World {
                 let srun = srun.expect("a client that is not there is taken");
                 srun.is_greeted = true;
             }
-            Action::TakeReader(client) => self.readers.push(client),
+            Action::TakeReader(client, frames) => {
+                self.readers.push(client);
+                self.reread = frames.to_vec();
+            }
             Action::SendReaders(frame) => {
                 let mut frames = Frames::default();
                 frames.push(&frame);

@@ -610,6 +610,10 @@ fn readers_get_what_tasks_write_and_how_they_end() {
     assert!(world.read.is_empty(), "nobody reads");
     let reader = world.read_with(&KEY);
     assert_eq!(world.readers, [reader]);
+    let mut frames = Frames::default();
+    frames.push(&world.reread);
+    let earlier = frames.take().unwrap().unwrap();
+    assert!(matches!(earlier, FromStepd::Stdout { task: 1, .. }));
     let before = world.received.len();
     world.deliver(output(true));
     assert_eq!(world.read.len(), 1);

@@ -1,0 +1,33 @@
+//! Use of file systems by users (`muster storage scan`): kept by accounting's store alone.
+
+use super::super::texts::too_long;
+use crate::event::AccountsChange;
+use muster_model::limits::{NAME_BYTES_MAX, TEXT_BYTES_MAX};
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::storage::{StorageScan, StorageUse};
+use muster_model::visible_text::visible;
+
+/// Records a scan of one file system.
+pub(super) fn record(names: &[String], scan: &StorageScan) -> Result<Vec<AccountsChange>, Refusal> {
+    let [name] = names else {
+        let text = "name the one file system that was looked through";
+        return Err(Refusal::new(RefusalCode::InvalidValue, text));
+    };
+    too_long("the path", &scan.path, TEXT_BYTES_MAX)?;
+    for user in &scan.users {
+        too_long("the name of a user", &user.user, NAME_BYTES_MAX)?;
+    }
+    let users = scan.users.iter().map(|user| StorageUse {
+        user: visible(&user.user).into_owned(),
+        ..user.clone()
+    });
+    let scan = StorageScan {
+        path: visible(&scan.path).into_owned(),
+        users: users.collect(),
+        ..scan.clone()
+    };
+    Ok(vec![AccountsChange::StorageRecorded {
+        name: name.clone(),
+        scan,
+    }])
+}

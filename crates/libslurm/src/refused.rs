@@ -1,0 +1,267 @@
+//! Functions of Slurm's library that are not implemented: programs that are linked with them load, and one that calls them is
+//! given an error, with a line on standard error that names the function. docs/libslurm.md lists those of the public headers.
+
+#![allow(unsafe_code)]
+
+use crate::error::{NOT_SUPPORTED, set};
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+/// Names that were written already: each is written once.
+static NAMED: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+
+/// Says that a function is not implemented.
+pub fn refuse(name: &'static str) {
+    let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
+    if named.insert(name) {
+        eprintln!("libslurm: error: {name} is not implemented (docs/libslurm.md)");
+    }
+    set(NOT_SUPPORTED);
+}
+
+macro_rules! refused_functions {
+    ($out:ty, $value:expr, $($name:ident)*) => { $(
+        #[doc(hidden)]
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name() -> $out {
+            crate::error::quietly(|| refuse(stringify!($name)));
+            $value
+        }
+    )* };
+}
+
+// Functions that give a number: -1.
+refused_functions! { isize, -1,
+    islurm_get_rem_time2__ islurm_get_rem_time__ plugin_context_destroy slurm_accept_msg_conn
+    slurm_acct_gather_energy_init slurm_acct_storage_fini slurm_acct_storage_init slurm_addto_char_list
+    slurm_addto_char_list_with_case slurm_addto_id_char_list slurm_addto_mode_char_list slurm_addto_step_list
+    slurm_auth_fini slurm_auth_index slurm_auth_init slurm_callerid_get_own_netinfo slurm_cgroup_conf_init
+    slurm_char_list_copy slurm_char_to_hex slurm_clear_trigger slurm_conf_destroy slurm_conf_downnodes_array
+    slurm_conf_frontend_array slurm_conf_get_addr slurm_conf_get_cpus_bsct slurm_conf_get_res_spec_info
+    slurm_conf_init slurm_conf_nodename_array slurm_conf_nodeset_array slurm_conf_partition_array slurm_conf_reinit
+    slurm_cred_begin_expiration slurm_cred_ctx_get slurm_cred_ctx_key_update slurm_cred_ctx_pack slurm_cred_ctx_set
+    slurm_cred_ctx_unpack slurm_cred_fini slurm_cred_get_signature slurm_cred_init slurm_cred_insert_jobid
+    slurm_cred_revoke slurm_cred_rewind slurm_delta_tv slurm_eio_handle_mainloop slurm_eio_message_socket_accept
+    slurm_eio_signal_shutdown slurm_eio_signal_wakeup slurm_env_array_append_fmt slurm_env_array_overwrite_fmt
+    slurm_env_array_overwrite_het_fmt slurm_fd_get_socket_error slurm_find_char_exact_in_list slurm_find_char_in_list
+    slurm_forward_data slurm_free_msg_data slurm_get_auth_ttl slurm_get_convert_unit_val slurm_get_log_level
+    slurm_get_node_energy slurm_get_peer_addr slurm_get_rep_count_inx slurm_get_sched_log_level slurm_get_statistics
+    slurm_get_stream_addr slurm_get_triggers slurm_get_unit_type slurm_getpwuid_r slurm_gres_find_id
+    slurm_gres_find_sock_by_job_state slurm_gres_get_job_info slurm_gres_get_step_info slurm_het_job_lookup
+    slurm_het_job_will_run slurm_hex_to_char slurm_hostlist2bitmap slurm_hostlist_cmp_first
+    slurm_hostlist_deranged_string_dims slurm_init_msg_engine slurm_init_msg_engine_port slurm_init_msg_engine_ports
+    slurm_job_step_create slurm_jobacctinfo_unpack slurm_list_flush_max slurm_list_for_each_max
+    slurm_list_transfer_max slurm_list_transfer_unique slurm_load_assoc_mgr_info slurm_load_burst_buffer_info
+    slurm_load_burst_buffer_stat slurm_load_federation slurm_load_job_prio slurm_load_slurmd_status slurm_log_alter
+    slurm_log_alter_with_fp slurm_log_init slurm_mcs_fini slurm_mcs_get_enforced slurm_mcs_get_privatedata
+    slurm_mcs_get_select slurm_mcs_init slurm_mcs_reconfig slurm_mcs_reset_params slurm_mktime
+    slurm_msg_recvfrom_timeout slurm_msg_sendto slurm_msg_sendto_timeout slurm_net_stream_listen
+    slurm_network_callerid slurm_open_controller_conn slurm_open_controller_conn_spec slurm_open_msg_conn
+    slurm_open_stream slurm_option_set slurm_pack_list slurm_pack_list_until slurm_parse_char_list
+    slurm_persist_conn_open slurm_persist_conn_open_without_init slurm_persist_conn_process_msg
+    slurm_persist_conn_reopen slurm_persist_conn_wait_for_thread_loc slurm_persist_conn_writeable
+    slurm_persist_msg_unpack slurm_persist_send_msg slurm_persist_unpack_init_req_msg slurm_persist_unpack_rc_msg
+    slurm_plugin_get_syms slurm_plugrack_destroy slurm_plugrack_read_dir slurm_pmi_get_kvs_comm_set
+    slurm_pmi_kill_job_step slurm_pmi_send_kvs_comm_set slurm_process_option slurm_process_option_data
+    slurm_pull_trigger slurm_receive_fd_over_pipe slurm_receive_msg slurm_receive_msg_and_forward slurm_recv_timeout
+    slurm_remove_crontab slurm_request_crontab slurm_reset_statistics slurm_revert_num_unit slurm_rmdir_recursive
+    slurm_route_split_hostlist_treewidth slurm_s_p_get_array slurm_s_p_get_boolean slurm_s_p_get_double
+    slurm_s_p_get_float slurm_s_p_get_long slurm_s_p_get_long_double slurm_s_p_get_pointer slurm_s_p_get_string
+    slurm_s_p_get_uint16 slurm_s_p_get_uint32 slurm_s_p_get_uint64 slurm_s_p_parse_buffer slurm_s_p_parse_file
+    slurm_s_p_parse_line slurm_s_p_parse_pair slurm_sbcast_lookup slurm_sched_error slurm_send_msg slurm_send_node_msg
+    slurm_send_only_controller_msg slurm_send_only_node_msg slurm_send_rc_err_msg slurm_send_rc_msg
+    slurm_send_recv_controller_msg slurm_send_recv_controller_rc_msg slurm_send_recv_msg slurm_send_recv_node_msg
+    slurm_send_recv_rc_msg_only_one slurm_send_reroute_msg slurm_send_timeout slurm_set_debugflags
+    slurm_set_fs_dampeningfactor slurm_set_schedlog_level slurm_set_trigger slurm_setenvpf slurm_sort_char_list_asc
+    slurm_sort_char_list_desc slurm_sort_key_pairs slurm_step_launch slurm_step_launch_add
+    slurm_step_launch_wait_start slurm_step_layout_destroy slurm_step_layout_host_id slurm_stepd_add_extern_pid
+    slurm_stepd_connect slurm_stepd_get_namespace_fd slurm_stepd_get_x11_display slurm_submit_batch_het_job
+    slurm_topo_build_config slurm_topo_fini slurm_topo_get_node_addr slurm_topo_init slurm_unpack16
+    slurm_unpack16_array slurm_unpack32 slurm_unpack32_array slurm_unpack64 slurm_unpack8 slurm_unpack_addr_array
+    slurm_unpack_addr_no_alloc slurm_unpack_list slurm_unpack_received_msg slurm_unpack_selected_step
+    slurm_unpack_slurm_step_layout slurm_unpack_slurmdbd_msg slurm_unpack_time slurm_unpackbool slurm_unpackdouble
+    slurm_unpackfloat slurm_unpacklongdouble slurm_unpackmem_array slurm_unpackmem_malloc slurm_unpackmem_ptr
+    slurm_unpackmem_xmalloc slurm_unpackstr_array slurm_unpackstr_xmalloc_chooser slurm_unpackstr_xmalloc_escaped
+    slurm_update_front_end slurm_verify_cpu_bind slurm_verify_mem_bind slurm_xsignal_block slurm_xsignal_save_mask
+    slurm_xsignal_set_mask slurm_xsignal_sigset_create slurm_xsignal_unblock slurm_xstrncasecmp slurmdb_accounts_add
+    slurmdb_add_accounting_to_tres_list slurmdb_add_cluster_accounting_to_tres_list
+    slurmdb_add_time_from_count_to_tres_list slurmdb_addto_qos_char_list slurmdb_archive slurmdb_archive_load
+    slurmdb_associations_add slurmdb_clear_stats slurmdb_clusters_add slurmdb_coord_add slurmdb_federations_add
+    slurmdb_find_assoc_in_list slurmdb_find_cluster_accting_tres_in_list slurmdb_find_cluster_in_list
+    slurmdb_find_qos_in_list slurmdb_find_qos_in_list_by_name slurmdb_find_selected_step_in_list
+    slurmdb_find_tres_in_list slurmdb_find_tres_in_list_by_count slurmdb_find_tres_in_list_by_type
+    slurmdb_find_update_object_in_list slurmdb_get_first_avail_cluster slurmdb_get_first_het_job_cluster
+    slurmdb_get_qos_complete_str_bitstr slurmdb_get_stats slurmdb_get_tres_base_unit slurmdb_job_sort_by_submit_time
+    slurmdb_jobcomp_fini slurmdb_jobcomp_init slurmdb_jobs_fix_runaway slurmdb_qos_add slurmdb_reconfig
+    slurmdb_report_set_start_end_time slurmdb_res_add slurmdb_send_accounting_update slurmdb_setup_cluster_rec
+    slurmdb_shutdown slurmdb_sort_tres_by_id_asc slurmdb_sum_accounting_list slurmdb_tres_add
+    slurmdb_unpack_account_cond slurmdb_unpack_account_rec slurmdb_unpack_accounting_rec slurmdb_unpack_archive_cond
+    slurmdb_unpack_archive_rec slurmdb_unpack_assoc_cond slurmdb_unpack_assoc_rec slurmdb_unpack_assoc_rec_members
+    slurmdb_unpack_assoc_rec_with_usage slurmdb_unpack_assoc_usage slurmdb_unpack_clus_res_rec
+    slurmdb_unpack_cluster_accounting_rec slurmdb_unpack_cluster_cond slurmdb_unpack_cluster_rec
+    slurmdb_unpack_coord_rec slurmdb_unpack_event_cond slurmdb_unpack_event_rec slurmdb_unpack_federation_cond
+    slurmdb_unpack_federation_rec slurmdb_unpack_job_cond slurmdb_unpack_job_rec slurmdb_unpack_qos_cond
+    slurmdb_unpack_qos_rec slurmdb_unpack_qos_rec_with_usage slurmdb_unpack_qos_usage slurmdb_unpack_res_cond
+    slurmdb_unpack_res_rec slurmdb_unpack_reservation_cond slurmdb_unpack_reservation_rec slurmdb_unpack_rollup_stats
+    slurmdb_unpack_rpc_obj slurmdb_unpack_stats_msg slurmdb_unpack_step_rec slurmdb_unpack_tres_cond
+    slurmdb_unpack_tres_rec slurmdb_unpack_tres_rec_noalloc slurmdb_unpack_txn_cond slurmdb_unpack_txn_rec
+    slurmdb_unpack_update_object slurmdb_unpack_used_limits slurmdb_unpack_user_cond slurmdb_unpack_user_rec
+    slurmdb_unpack_wckey_cond slurmdb_unpack_wckey_rec slurmdb_usage_get slurmdb_usage_roll slurmdb_users_add
+    slurmdb_wckeys_add
+}
+
+// Functions that give a truth, or a number that cannot be less than 0: 0.
+refused_functions! { usize, 0,
+    slurm_addr_is_unspec slurm_bb_str2flags slurm_bufs_sendto slurm_conf_get_port slurm_cred_jobid_cached
+    slurm_cred_revoked slurm_cred_send_gids_enabled slurm_eio_message_socket_readable slurm_eio_remove_obj
+    slurm_get_acct_gather_node_freq slurm_get_ext_sensors_freq slurm_get_plugin_hash_enable slurm_get_port
+    slurm_get_return_code slurm_get_track_wckey slurm_gres_get_system_cnt slurm_gres_get_value_by_type
+    slurm_log_has_data slurm_option_get_next_set slurm_option_isset slurm_option_reset slurm_option_set_by_cli
+    slurm_option_set_by_data slurm_option_set_by_env slurm_read_stream slurm_run_in_daemon slurm_running_in_daemon
+    slurm_running_in_slurmctld slurm_running_in_slurmd slurm_running_in_slurmd_stepd slurm_running_in_slurmdbd
+    slurm_running_in_slurmrestd slurm_running_in_slurmstepd slurm_stepd_get_uid slurm_strlcpy
+    slurm_topo_generate_node_ranking slurm_valid_base_state slurm_with_slurmdbd slurm_write_stream slurm_xsize
+    slurm_xstring_is_whitespace slurmdb_parse_purge slurmdb_setup_cluster_dims slurmdb_setup_cluster_flags
+    slurmdb_setup_cluster_name_dims slurmdb_setup_plugin_id_select slurmdb_str_2_cluster_flags
+}
+
+// Functions that give a pointer: null.
+refused_functions! { *mut libc::c_void, std::ptr::null_mut(),
+    plugin_context_create slurm_add_slash_to_quotes slurm_allocate_het_job_blocking slurm_auth_opts_to_socket
+    slurm_autodetect_cgroup_version slurm_bb_flags2str slurm_burst_buffer_state_string slurm_char_list_to_xstr
+    slurm_conf_expand_slurmd_path slurm_conf_get_address slurm_conf_get_aliased_nodename slurm_conf_get_aliases
+    slurm_conf_get_bcast_address slurm_conf_get_hostname slurm_conf_get_nodeaddr slurm_conf_get_nodename
+    slurm_conf_lock slurm_conf_parse_nodeline slurm_copy_char_list slurm_copy_resource_allocation_response_msg
+    slurm_cray_nodelist2nids slurm_create_buf slurm_create_mmap_buf slurm_cred_create slurm_cred_creator_ctx_create
+    slurm_cred_faker slurm_cred_get_arg slurm_cred_get_args slurm_cred_unpack slurm_cred_verifier_ctx_create
+    slurm_cred_verify slurm_ctime2 slurm_ctime2_r slurm_eio_handle_create slurm_eio_obj_create slurm_fetch_token
+    slurm_get_acct_gather_filesystem_type slurm_get_acct_gather_interconnect_type slurm_get_core_spec_plugin
+    slurm_get_ext_sensors_type slurm_get_extra_conf_path slurm_get_gpu_freq_def slurm_get_preempt_type
+    slurm_get_select_type slurm_get_selected_step_id slurm_get_srun_port_range slurm_get_stepd_loc slurm_get_tmp_fs
+    slurm_get_tres_weight_array slurm_getenvp slurm_gres_get_node_used slurm_hostlist_deranged_string_xmalloc_dims
+    slurm_hostlist_next_range slurm_hostlist_pop_range slurm_init_buf slurm_jobacctinfo_create slurm_log_fp
+    slurm_mcs_get_params_specific slurm_mon_abbr slurm_node_state_flag_string slurm_node_state_flag_string_single
+    slurm_opt_create_job_desc slurm_option_get slurm_option_get_argv_str slurm_option_table_create
+    slurm_pack_slurmdbd_msg slurm_parse_step_str slurm_persist_make_rc_msg slurm_persist_make_rc_msg_flags
+    slurm_persist_msg_pack slurm_persist_recv_msg slurm_plugin_load_and_link slurm_plugin_strerror
+    slurm_plugrack_create slurm_plugrack_use_by_type slurm_read_hostfile slurm_receive_msgs slurm_receive_resp_msgs
+    slurm_s_p_hashtbl_create slurm_send_addr_recv_msgs slurm_send_recv_msgs slurm_sort_node_list_str
+    slurm_sprint_front_end_table slurm_step_layout_copy slurm_step_layout_create slurm_step_layout_host_name
+    slurm_stepd_available slurm_stepd_getgr slurm_stepd_gethostbyname slurm_stepd_getpw slurm_update_crontab
+    slurm_xbasename slurm_xdirname slurm_xfer_buf_data slurm_xshort_hostname slurm_xsignal slurm_xstr_mem_bind_type
+    slurm_xstrcasestr slurm_xstrchr slurm_xstrdup_printf slurm_xstrrchr slurm_xstrstr slurm_xstrtolower
+    slurmdb_accounts_modify slurmdb_accounts_remove slurmdb_admin_level_str slurmdb_associations_get
+    slurmdb_associations_modify slurmdb_associations_remove slurmdb_ave_tres_usage slurmdb_cluster_fed_states_str
+    slurmdb_cluster_flags_2_str slurmdb_cluster_rec_2_report slurmdb_clusters_modify slurmdb_clusters_remove
+    slurmdb_combine_tres_strings slurmdb_config_get slurmdb_coord_remove slurmdb_copy_tres_list slurmdb_copy_tres_rec
+    slurmdb_create_assoc_usage slurmdb_create_qos_usage slurmdb_diff_tres_list slurmdb_events_get
+    slurmdb_federation_flags_str slurmdb_federations_get slurmdb_federations_modify slurmdb_federations_remove
+    slurmdb_find_tres_in_string slurmdb_format_tres_str slurmdb_get_acct_hierarchical_rec_list
+    slurmdb_get_acct_hierarchical_rec_list_no_lft slurmdb_get_hierarchical_sorted_assoc_list slurmdb_get_info_cluster
+    slurmdb_get_job_id_str slurmdb_job_flags_str slurmdb_job_modify slurmdb_jobcomp_jobs_get slurmdb_make_tres_string
+    slurmdb_make_tres_string_from_arrays slurmdb_make_tres_string_from_simple slurmdb_problem_str_get
+    slurmdb_problems_get slurmdb_purge_string slurmdb_qos_flags_str slurmdb_qos_modify slurmdb_qos_remove
+    slurmdb_qos_str slurmdb_report_cluster_account_by_user slurmdb_report_cluster_user_by_account
+    slurmdb_report_cluster_user_by_wckey slurmdb_report_cluster_wckey_by_user
+    slurmdb_report_job_sizes_grouped_by_account slurmdb_report_job_sizes_grouped_by_account_then_wckey
+    slurmdb_report_job_sizes_grouped_by_wckey slurmdb_report_user_top_usage slurmdb_res_flags_str slurmdb_res_get
+    slurmdb_res_modify slurmdb_res_remove slurmdb_res_type_str slurmdb_reservations_get slurmdb_setup_cluster_dim_size
+    slurmdb_tree_name_get slurmdb_tres_string_combine_lists slurmdb_txn_get slurmdb_users_modify slurmdb_users_remove
+    slurmdb_wckeys_get slurmdb_wckeys_modify slurmdb_wckeys_remove
+}
+
+// Functions that give nothing.
+refused_functions! { (), (),
+    slurm_acct_gather_energy_destroy slurm_array64_to_value_reps slurm_build_all_nodeline_info
+    slurm_cgroup_conf_destroy slurm_closeall slurm_conf_add_node slurm_conf_install_fork_handlers
+    slurm_conf_mutex_init slurm_conf_remove_node slurm_conf_unlock slurm_convert_num_unit slurm_convert_num_unit2
+    slurm_copy_priority_factors_object slurm_cred_ctx_destroy slurm_cred_destroy slurm_cred_free_args
+    slurm_cred_get_mem slurm_cred_handle_reissue slurm_cred_pack slurm_cred_unlock_args slurm_debug slurm_debug2
+    slurm_debug3 slurm_debug4 slurm_debug5 slurm_destroy_assoc_shares_object slurm_destroy_config_key_pair
+    slurm_destroy_config_plugin_params slurm_destroy_federation_rec slurm_destroy_gres_device
+    slurm_destroy_gres_slurmd_conf slurm_destroy_priority_factors_object slurm_diff_tv_str slurm_eio_handle_destroy
+    slurm_eio_new_initial_obj slurm_eio_new_obj slurm_eio_obj_destroy slurm_env_unset_environment slurm_error
+    slurm_fatal slurm_fatal_abort slurm_fd_set_blocking slurm_fd_set_nonblocking slurm_free_accounting_update_msg
+    slurm_free_acct_gather_energy_req_msg slurm_free_acct_gather_node_resp_msg slurm_free_assoc_mgr_info_msg
+    slurm_free_assoc_mgr_info_request_members slurm_free_assoc_mgr_info_request_msg slurm_free_batch_script_msg
+    slurm_free_bb_status_req_msg slurm_free_bb_status_resp_msg slurm_free_buf slurm_free_burst_buffer_info_msg
+    slurm_free_comp_msg_list slurm_free_complete_batch_script_msg slurm_free_complete_job_allocation_msg
+    slurm_free_complete_prolog_msg slurm_free_composite_msg slurm_free_config_request_msg
+    slurm_free_config_response_msg slurm_free_control_status_msg slurm_free_crontab_request_msg
+    slurm_free_crontab_response_msg slurm_free_crontab_update_request_msg slurm_free_crontab_update_response_msg
+    slurm_free_ctld_multi_msg slurm_free_delete_part_msg slurm_free_dep_msg slurm_free_dep_update_origin_msg
+    slurm_free_epilog_complete_msg slurm_free_file_bcast_msg slurm_free_forward_data_msg
+    slurm_free_front_end_info_members slurm_free_front_end_info_request_msg slurm_free_get_kvs_msg
+    slurm_free_job_alloc_info_msg slurm_free_job_id_msg slurm_free_job_id_request_msg slurm_free_job_id_response_msg
+    slurm_free_job_info_request_msg slurm_free_job_launch_msg slurm_free_job_notify_msg
+    slurm_free_job_step_create_request_msg slurm_free_job_step_create_response_msg
+    slurm_free_job_step_info_request_msg slurm_free_job_step_kill_msg slurm_free_job_step_pids
+    slurm_free_job_step_stat slurm_free_job_user_id_msg slurm_free_kill_job_msg slurm_free_kvs_comm_set
+    slurm_free_last_update_msg slurm_free_launch_tasks_request_msg slurm_free_launch_tasks_response_msg
+    slurm_free_license_info_request_msg slurm_free_msg slurm_free_msg_members slurm_free_net_forward_msg
+    slurm_free_network_callerid_msg slurm_free_network_callerid_resp slurm_free_node_info_request_msg
+    slurm_free_node_info_single_msg slurm_free_node_reg_resp_msg slurm_free_node_registration_status_msg
+    slurm_free_options_members slurm_free_part_info_request_msg slurm_free_ping_slurmd_resp
+    slurm_free_priority_factors_request_msg slurm_free_priority_factors_response_msg slurm_free_prolog_launch_msg
+    slurm_free_reattach_tasks_request_msg slurm_free_reattach_tasks_response_msg slurm_free_reboot_msg
+    slurm_free_requeue_msg slurm_free_reroute_msg slurm_free_resource_allocation_response_msg_members
+    slurm_free_resv_desc_msg_part slurm_free_resv_info_request_msg slurm_free_resv_name_msg slurm_free_return_code_msg
+    slurm_free_sbcast_cred_msg slurm_free_set_debug_flags_msg slurm_free_set_debug_level_msg
+    slurm_free_set_fs_dampening_factor_msg slurm_free_shares_request_msg slurm_free_shares_response_msg
+    slurm_free_shutdown_msg slurm_free_sib_msg slurm_free_signal_tasks_msg slurm_free_slurmd_status
+    slurm_free_srun_job_complete_msg slurm_free_srun_node_fail_msg slurm_free_srun_ping_msg
+    slurm_free_srun_step_missing_msg slurm_free_srun_timeout_msg slurm_free_srun_user_msg
+    slurm_free_stats_info_request_msg slurm_free_stats_response_msg slurm_free_step_complete_msg slurm_free_step_id
+    slurm_free_suspend_int_msg slurm_free_suspend_msg slurm_free_task_exit_msg slurm_free_token_request_msg
+    slurm_free_token_response_msg slurm_free_top_job_msg slurm_free_trigger_msg slurm_free_update_front_end_msg
+    slurm_get_ip_str slurm_gres_job_list_delete slurm_gres_sock_delete slurm_grow_buf slurm_info slurm_init_node_conf
+    slurm_init_node_info_t slurm_init_reboot_msg slurm_init_update_front_end_msg slurm_jobacctinfo_destroy
+    slurm_jobacctinfo_pack slurm_log_fini slurm_log_flush slurm_log_oom slurm_log_reinit slurm_log_set_fpfx
+    slurm_log_var slurm_msg_set_r_uid slurm_msg_t_copy slurm_msg_t_init slurm_option_table_destroy slurm_pack16
+    slurm_pack16_array slurm_pack32 slurm_pack32_array slurm_pack64 slurm_pack8 slurm_pack_addr slurm_pack_addr_array
+    slurm_pack_selected_step slurm_pack_slurm_step_layout slurm_pack_time slurm_packbool slurm_packdouble
+    slurm_packfloat slurm_packlongdouble slurm_packmem slurm_packmem_array slurm_packstr_array
+    slurm_persist_conn_close slurm_persist_conn_destroy slurm_persist_conn_free_thread_loc
+    slurm_persist_conn_members_destroy slurm_persist_conn_recv_server_fini slurm_persist_conn_recv_server_init
+    slurm_persist_conn_recv_thread_init slurm_persist_free_init_req_msg slurm_persist_free_rc_msg
+    slurm_persist_pack_init_req_msg slurm_persist_pack_rc_msg slurm_plugin_unload slurm_pmi_finalize
+    slurm_pmi_free_kvs_comm_set slurm_print_burst_buffer_info_msg slurm_print_burst_buffer_record
+    slurm_print_cpu_bind_help slurm_print_federation slurm_print_front_end_info_msg slurm_print_front_end_table
+    slurm_print_mem_bind_help slurm_print_multi_line_string slurm_print_set_options slurm_print_slurmd_status
+    slurm_process_option_or_exit slurm_rehash_node slurm_reset_alias slurm_reset_all_options slurm_s_p_dump_values
+    slurm_s_p_hashtbl_destroy slurm_s_p_hashtbl_merge slurm_sched_info slurm_sched_verbose slurm_send_fd_over_pipe
+    slurm_send_msg_maybe slurm_set_addr slurm_set_port slurm_setup_addr slurm_setup_remote_working_cluster
+    slurm_slurmdbd_free_buffer slurm_slurmdbd_free_id_rc_msg slurm_slurmdbd_free_list_msg
+    slurm_slurmdbd_free_usage_msg slurm_slurmdbd_pack_fini_msg slurm_spank_log slurm_sprint_cpu_bind_type
+    slurm_step_launch_abort slurm_step_launch_fwd_signal slurm_step_launch_fwd_wake slurm_step_launch_params_t_init
+    slurm_step_launch_wait_finish slurm_step_layout_merge slurm_transfer_s_p_options slurm_unsetenvp slurm_verbose
+    slurm_write_ctl_conf slurm_xassert_failed slurm_xfree_struct_group_array slurm_xfree_struct_hostent
+    slurm_xfree_struct_passwd slurm_xiso8601timecat slurm_xmemcat slurm_xrfc5424timecat slurm_xstrcat slurm_xstrcatat
+    slurm_xstrcatchar slurm_xstrfmtcat slurm_xstrfmtcatat slurm_xstrftimecat slurm_xstrncat slurm_xstrsubstitute
+    slurmdb_copy_assoc_rec_limits slurmdb_copy_cluster_rec slurmdb_copy_federation_rec slurmdb_copy_qos_rec_limits
+    slurmdb_destroy_accounting_rec slurmdb_destroy_archive_cond slurmdb_destroy_archive_rec
+    slurmdb_destroy_assoc_usage slurmdb_destroy_bf_usage slurmdb_destroy_bf_usage_members slurmdb_destroy_clus_res_rec
+    slurmdb_destroy_cluster_accounting_rec slurmdb_destroy_federation_cond slurmdb_destroy_federation_rec
+    slurmdb_destroy_hierarchical_rec slurmdb_destroy_print_tree slurmdb_destroy_qos_usage
+    slurmdb_destroy_report_acct_grouping slurmdb_destroy_report_assoc_rec slurmdb_destroy_report_cluster_grouping
+    slurmdb_destroy_report_cluster_rec slurmdb_destroy_report_job_grouping slurmdb_destroy_report_user_rec
+    slurmdb_destroy_res_cond slurmdb_destroy_res_rec slurmdb_destroy_rollup_stats slurmdb_destroy_rpc_obj
+    slurmdb_destroy_slurmdb_stats slurmdb_destroy_stats_rec slurmdb_destroy_tres_rec_noalloc slurmdb_destroy_txn_cond
+    slurmdb_destroy_txn_rec slurmdb_destroy_update_object slurmdb_destroy_used_limits slurmdb_destroy_wckey_cond
+    slurmdb_destroy_wckey_rec slurmdb_free_assoc_mgr_state_msg slurmdb_free_assoc_rec_members
+    slurmdb_free_qos_rec_members slurmdb_free_slurmdb_stats_members slurmdb_free_stats_rec_members
+    slurmdb_init_clus_res_rec slurmdb_init_cluster_rec slurmdb_init_federation_cond slurmdb_init_federation_rec
+    slurmdb_init_qos_rec slurmdb_init_res_cond slurmdb_init_res_rec slurmdb_init_wckey_rec
+    slurmdb_merge_grp_node_usage slurmdb_pack_account_cond slurmdb_pack_account_rec slurmdb_pack_accounting_rec
+    slurmdb_pack_archive_cond slurmdb_pack_archive_rec slurmdb_pack_assoc_cond slurmdb_pack_assoc_rec
+    slurmdb_pack_assoc_rec_with_usage slurmdb_pack_assoc_usage slurmdb_pack_clus_res_rec
+    slurmdb_pack_cluster_accounting_rec slurmdb_pack_cluster_cond slurmdb_pack_cluster_rec slurmdb_pack_coord_rec
+    slurmdb_pack_event_cond slurmdb_pack_event_rec slurmdb_pack_federation_cond slurmdb_pack_federation_rec
+    slurmdb_pack_job_cond slurmdb_pack_job_rec slurmdb_pack_qos_cond slurmdb_pack_qos_rec
+    slurmdb_pack_qos_rec_with_usage slurmdb_pack_qos_usage slurmdb_pack_res_cond slurmdb_pack_res_rec
+    slurmdb_pack_reservation_cond slurmdb_pack_reservation_rec slurmdb_pack_rollup_stats slurmdb_pack_rpc_obj
+    slurmdb_pack_stats_msg slurmdb_pack_step_rec slurmdb_pack_tres_cond slurmdb_pack_tres_rec slurmdb_pack_txn_cond
+    slurmdb_pack_txn_rec slurmdb_pack_update_object slurmdb_pack_used_limits slurmdb_pack_user_cond
+    slurmdb_pack_user_rec slurmdb_pack_wckey_cond slurmdb_pack_wckey_rec slurmdb_sort_hierarchical_assoc_list
+    slurmdb_transfer_acct_list_2_tres slurmdb_transfer_tres_time slurmdb_tres_list_from_string
+}
