@@ -14,11 +14,8 @@ mod verdict;
 
 pub(crate) use amounts::note_counts;
 pub use amounts::{add_billing, amounts, amounts_to_start, device_names, license_name};
-<<<<<<< HEAD
 pub use listing::uses;
-=======
 pub(crate) use node_range::most_nodes;
->>>>>>> origin/main
 pub(crate) use rates::settle_rates;
 pub(crate) use user_names::{fold_names, kept_name, rename_use};
 pub(crate) use verdict::least_of;
