@@ -279,7 +279,7 @@ fn prolog_flags(config: &Config) -> Vec<Diagnostic> {
     findings.sorted()
 }
 
-/// `MCSParameters`, which decide with whom nodes are shared: what is not understood is an error.
+/// `MCSParameters`, which decide with whom nodes are shared: an unknown word is an error.
 fn mcs_parameters(config: &Config) -> Vec<Diagnostic> {
     let mut findings = Findings::default();
     let Some(kind) = config.mcs_kind() else {

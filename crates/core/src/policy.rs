@@ -4,6 +4,6 @@
 pub mod access;
 mod licenses;
 pub mod limits;
-pub(crate) mod mcs;
+pub mod mcs;
 mod preemption;
 pub mod priority;

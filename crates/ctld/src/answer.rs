@@ -184,7 +184,11 @@ pub(crate) fn accounts(state: &State, identity: &Identity, asked: &Query) -> Res
         all.clusters.clone_from(&state.accounts.clusters);
     }
     let uses = match asked {
-        Query::AccountsInUse => privacy::uses(state, identity, state.uses(now())),
+        Query::AccountsInUse => privacy::uses(
+            state,
+            identity,
+            muster_core::policy::limits::uses(state, now()),
+        ),
         _ => Vec::new(),
     };
     Response::Accounts(Box::new(AccountsAnswer {

@@ -9,7 +9,7 @@ mod shares;
 
 pub use shared::{
     ClusterFeatures, FEDERATION_CLUSTERS_MAX, Federation, FederationMember, RESOURCE_SERVER,
-    Resource, ResourceShare,
+    ResourceShare, SharedResource,
 };
 
 use crate::account_limits::{Limits, Scope, TresUsage};
@@ -459,7 +459,7 @@ pub struct Accounts {
     /// Licenses of servers that clusters share, by name and server (`ansys@flex1`).
     #[n(14)]
     #[cbor(default)]
-    pub resources: BTreeMap<String, Resource>,
+    pub resources: BTreeMap<String, SharedResource>,
     /// The highest number that a resource has had.
     #[n(15)]
     #[cbor(default)]

@@ -8,7 +8,7 @@ use minicbor::{Decode, Encode};
 /// The option whose text is a job's label.
 pub const MCS_LABEL: &str = "mcs-label";
 
-/// What a label is.
+/// The name that labels are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum McsKind {
@@ -60,7 +60,7 @@ pub struct McsConfig {
 }
 
 impl McsConfig {
-    /// That of a plugin without parameters.
+    /// A plugin without parameters.
     pub fn new(kind: McsKind) -> McsConfig {
         McsConfig {
             kind,

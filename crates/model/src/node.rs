@@ -284,7 +284,7 @@ pub struct Node {
     #[n(26)]
     #[cbor(default)]
     pub alone_by_label: u32,
-    /// That label.
+    /// The label.
     #[n(27)]
     pub mcs_label: Option<String>,
 }

@@ -449,7 +449,7 @@ pub struct AccountsAnswer {
     #[n(3)]
     #[cbor(default)]
     pub users_withheld: bool,
-    /// What counts towards limits now; empty where it was not asked for.
+    /// Use that counts towards limits now; empty where it was not asked for.
     #[n(4)]
     #[cbor(default)]
     pub uses: Vec<ScopeUse>,

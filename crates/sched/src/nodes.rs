@@ -19,4 +19,5 @@ pub(crate) mod room;
 pub(crate) mod rooms;
 pub(crate) mod settings;
 pub(crate) mod sharing;
+pub(crate) mod sharing_key;
 pub(crate) mod sockets;

@@ -7,15 +7,20 @@ use super::edit::{
     NO_CONDITIONS, NOTHING_DELETED, NOTHING_MODIFIED, NOTHING_SET, USE_WHERE, changed_lines, lines,
     parts, take_setting,
 };
-use super::federation::{FULL, Memberships, SignedList, membership};
+use super::federation::{FULL, Memberships, SignedList, cells_of_cluster, membership};
+use super::row::{ListingRow, ShownAssociation};
 use super::session::{Invocation, Verb};
 use super::settings::AssociationSettings;
-use super::show::{USE_SET, read};
+use super::show::{USE_SET, layout, read};
 use super::words::Word;
 use crate::listing::Failure;
-use muster_model::accounts::{ClusterFeatures, Federation};
+use muster_model::accounts::{ClusterFeatures, Federation, NORMAL};
 use muster_model::command::{AccountsAsk, AccountsEdit, ClusterAsk, TermsAsk};
 use std::fmt::Write as _;
+
+const CLUSTER: &str = "Cluster,ControlHost,ControlPort,RPC";
+const CLUSTER_LIMITS: &str =
+    ",Share,GrpJobs,GrpTRES,GrpSubmit,MaxJobs,MaxTRES,MaxSubmit,MaxWall,QOS,DefaultQOS";
 
 /// Settings given for clusters.
 #[derive(Debug, Default, PartialEq)]
@@ -165,7 +170,7 @@ fn fed_state(text: &str) -> Result<&'static str, Failure> {
 }
 
 /// Whether a cluster is in a federation that is meant.
-pub(super) fn fits_federation(book: &Book, conditions: &Conditions, cluster: &str) -> bool {
+fn fits_federation(book: &Book, conditions: &Conditions, cluster: &str) -> bool {
     let own = membership(book, cluster).map_or("", |(federation, _)| federation.name.as_str());
     conditions.of(Key::Federations).is_none() || conditions.fits(Key::Federations, own)
 }
@@ -348,4 +353,77 @@ fn delete(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure>
     let text = format!(" Deleting clusters...\n{}", lines(&names));
     let edit = Invocation::edit_of(&names, AccountsAsk::DeleteClusters);
     session.make(&text, NOTHING_DELETED, vec![edit])
+}
+
+/// Clusters: the controller's own one, and those that were added.
+pub(super) fn show(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
+    let conditions = read(words, OF_CLUSTERS, USE_SET)?;
+    let mut usual = CLUSTER.to_owned();
+    if !conditions.has(Key::NoLimits) {
+        usual.push_str(CLUSTER_LIMITS);
+    }
+    if words
+        .iter()
+        .any(|word| word.len() >= 5 && super::begins("withfederations", word))
+    {
+        usual.push_str(",Federation,ID,Features,FedState");
+    }
+    let columns = layout(&conditions, &usual)?;
+    let (book, facts) = (session.book()?, session.facts()?);
+    let mut names: Vec<&str> = book.all.clusters.keys().map(String::as_str).collect();
+    names.push(&book.cluster);
+    names.sort_unstable();
+    let root = book.tree().into_iter().next();
+    let mut rows = Vec::new();
+    for name in names {
+        let own = name == book.cluster;
+        let record = book.all.clusters.get(name);
+        let (terms, classification) = match record {
+            Some(record) if !own => (&record.terms, record.classification.as_str()),
+            _ => (&book.all.root, book.all.classification.as_str()),
+        };
+        let list = terms.qos.clone().unwrap_or_else(|| vec![NORMAL.to_owned()]);
+        let has_qos = conditions.fits(Key::DefaultQos, terms.default_qos.as_deref().unwrap_or(""));
+        let is_meant = conditions.fits(Key::Names, name)
+            && conditions.fits(Key::Classification, classification)
+            && conditions.of(Key::Flags).is_none()
+            && fits_federation(&book, &conditions, name)
+            && (conditions.of(Key::DefaultQos).is_none() || has_qos);
+        if !is_meant {
+            continue;
+        }
+        let mut row = ListingRow::default()
+            .with("Cluster", name)
+            .with("Name", name)
+            .with("Class", classification)
+            .with("QOS", list.join(","))
+            .with("RPC", if own { "9728" } else { "0" })
+            .with(
+                "ControlPort",
+                if own {
+                    facts.port.to_string()
+                } else {
+                    "0".to_owned()
+                },
+            );
+        row = cells_of_cluster(row, &book, name);
+        if own {
+            row = row
+                .with("ControlHost", facts.host.clone())
+                .with("Cluster Nodes", facts.nodes.clone())
+                .with("NodeCount", facts.node_count.to_string())
+                .with("TRES", facts.total.clone())
+                .with("PluginIDSelect", "109");
+        }
+        if let Some(root) = &root {
+            let at = Association {
+                own: terms,
+                ..root.clone()
+            };
+            row.association = Some(ShownAssociation::new(&book, &at, &Conditions::alone()));
+            rows.push(row.line(&columns));
+        }
+    }
+    session.print(&columns, &rows);
+    Ok(())
 }

@@ -94,7 +94,7 @@ fn show_records(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Fa
             show::accounts(session, rest)
         }
         () if is("associations", 2) => show::associations(session, rest),
-        () if is("clusters", 2) => show::clusters(session, rest),
+        () if is("clusters", 2) => cluster::show(session, rest),
         () if is("configuration", 2) => service::configuration(session),
         () if is("events", 1) => events::show(session, rest),
         () if is("federations", 1) => federation::show(session, rest),

@@ -262,7 +262,7 @@ fn add(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
     session.add(&text, "federations", memberships.edits())
 }
 
-/// What becomes of the clusters of a federation: lines of settings, and the new memberships.
+/// Changes of the clusters of a federation: lines of settings, and the new memberships.
 fn reassigned(
     session: &mut Invocation<'_>,
     book: &Book,

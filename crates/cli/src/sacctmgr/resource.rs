@@ -10,7 +10,7 @@ use super::row::ListingRow;
 use super::session::{Invocation, Verb};
 use super::words::Word;
 use crate::listing::Failure;
-use muster_model::accounts::{RESOURCE_SERVER, Resource, ResourceShare};
+use muster_model::accounts::{RESOURCE_SERVER, ResourceShare, SharedResource};
 use muster_model::command::{AccountsAsk, AccountsEdit};
 use std::fmt::Write as _;
 
@@ -77,9 +77,9 @@ struct ResourceSettings {
     server_type: Option<String>,
     percent: Option<u32>,
     is_license: bool,
-    /// What is wrong with the words, for standard output.
+    /// Mistakes in the words, for standard output.
     wrong: String,
-    /// The same, for standard error.
+    /// Mistakes, for standard error.
     errors: String,
 }
 
@@ -158,7 +158,7 @@ impl ResourceSettings {
         self.count.is_some() || self.description.is_some() || self.server_type.is_some()
     }
 
-    fn apply(&self, resource: &mut Resource) {
+    fn apply(&self, resource: &mut SharedResource) {
         if let Some(count) = self.count {
             resource.count = count;
         }
@@ -171,7 +171,7 @@ impl ResourceSettings {
     }
 
     /// Listing of the settings of an addition.
-    fn text(&self, last: Option<&Resource>) -> String {
+    fn text(&self, last: Option<&SharedResource>) -> String {
         let mut out = String::from(" Settings\n");
         let mut line = |name: &str, value: &str| {
             let _ = writeln!(out, "  {name:<14} = {value}");
@@ -254,7 +254,7 @@ impl ResourceConditions {
         Ok(all)
     }
 
-    fn fits(&self, resource: &Resource) -> bool {
+    fn fits(&self, resource: &SharedResource) -> bool {
         let id = resource.id.to_string();
         let in_clusters =
             self.clusters.is_empty() || resource.shares.iter().any(|share| self.fits_share(share));
@@ -290,13 +290,13 @@ pub(super) fn edit(
 }
 
 /// The resources in the order of their numbers.
-fn by_number(book: &Book) -> Vec<&Resource> {
-    let mut all: Vec<&Resource> = book.all.resources.values().collect();
+fn by_number(book: &Book) -> Vec<&SharedResource> {
+    let mut all: Vec<&SharedResource> = book.all.resources.values().collect();
     all.sort_by_key(|resource| resource.id);
     all
 }
 
-fn set(resource: Resource) -> AccountsEdit {
+fn set(resource: SharedResource) -> AccountsEdit {
     Invocation::edit_of(&[resource.key()], AccountsAsk::SetResource(resource))
 }
 
@@ -327,11 +327,11 @@ fn add(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
             )));
         }
         let mut resource = known.cloned().unwrap_or_else(|| {
-            let mut new = Resource {
+            let mut new = SharedResource {
                 name: name.clone(),
                 server: server.to_owned(),
                 description: name.clone(),
-                ..Resource::default()
+                ..SharedResource::default()
             };
             settings.apply(&mut new);
             new
@@ -419,7 +419,7 @@ fn modify(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure>
 }
 
 /// The refusal of parts of more than all.
-fn over(resource: &Resource) -> Failure {
+fn over(resource: &SharedResource) -> Failure {
     let mut out = format!(
         "sacctmgr: error: You can not allocate more than 100% of a resource\n If change was accepted it would look like this...\n  {}\n",
         resource.key()

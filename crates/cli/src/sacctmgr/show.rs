@@ -2,8 +2,8 @@
 
 use super::book::{Association, Book};
 use super::conditions::{
-    Conditions, Key, OF_ACCOUNTS, OF_ASSOCIATIONS, OF_CLUSTERS, OF_QOS, OF_TRES, OF_USERS,
-    OF_WCKEYS, accounts_that_fit,
+    Conditions, Key, OF_ACCOUNTS, OF_ASSOCIATIONS, OF_QOS, OF_TRES, OF_USERS, OF_WCKEYS,
+    accounts_that_fit,
 };
 use super::console::agreed;
 use super::fields::{ListingColumn, columns};
@@ -11,7 +11,7 @@ use super::row::{ListingRow, ShownAssociation, user_cells};
 use super::session::Invocation;
 use super::words::Word;
 use crate::listing::Failure;
-use muster_model::accounts::{NORMAL, Qos, ROOT, User};
+use muster_model::accounts::{Qos, ROOT, User};
 use std::collections::BTreeMap;
 
 const OF_ASSOCIATION: &str = "Cluster,Account,User,Partition";
@@ -24,9 +24,6 @@ const ACCOUNT_LIMITS: &str = ",Cluster,ParentName,User,Share,Priority,GrpJobs,Gr
 const QOS: &str = "Name,Priority,GraceTime,Preempt,PreemptExemptTime,PreemptMode,Flags%40,UsageThres,UsageFactor,\
      GrpTRES,GrpTRESMins,GrpTRESRunMin,GrpJobs,GrpSubmit,GrpWall,MaxTRES,MaxTRESPerNode,MaxTRESMins,MaxWall,MaxTRESPU,\
      MaxJobsPU,MaxSubmitPU,MaxTRESPA,MaxJobsPA,MaxSubmitPA,MinTRES";
-const CLUSTER: &str = "Cluster,ControlHost,ControlPort,RPC";
-const CLUSTER_LIMITS: &str =
-    ",Share,GrpJobs,GrpTRES,GrpSubmit,MaxJobs,MaxTRES,MaxSubmit,MaxWall,QOS,DefaultQOS";
 
 const ASKS_ASSOCIATIONS: &str = "You requested options that are only valid when querying with the withassoc option.\n\
      Are you sure you want to continue?";
@@ -52,7 +49,7 @@ pub(super) fn read(
 }
 
 /// The columns that are asked for, or the usual ones.
-fn layout(conditions: &Conditions, usual: &str) -> Result<Vec<ListingColumn>, Failure> {
+pub(super) fn layout(conditions: &Conditions, usual: &str) -> Result<Vec<ListingColumn>, Failure> {
     columns(conditions.format.as_deref().unwrap_or(usual), false)
 }
 
@@ -396,79 +393,6 @@ pub(super) fn fits_qos(conditions: &Conditions, qos: &Qos) -> bool {
         && conditions.fits(Key::Descriptions, &qos.description)
         && conditions.fits(Key::Ids, &qos.id.to_string())
         && conditions.fits(Key::PreemptMode, mode)
-}
-
-/// Clusters: the controller's own one, and those that were added.
-pub(super) fn clusters(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
-    let conditions = read(words, OF_CLUSTERS, USE_SET)?;
-    let mut usual = CLUSTER.to_owned();
-    if !conditions.has(Key::NoLimits) {
-        usual.push_str(CLUSTER_LIMITS);
-    }
-    if words
-        .iter()
-        .any(|word| word.len() >= 5 && super::begins("withfederations", word))
-    {
-        usual.push_str(",Federation,ID,Features,FedState");
-    }
-    let columns = layout(&conditions, &usual)?;
-    let (book, facts) = (session.book()?, session.facts()?);
-    let mut names: Vec<&str> = book.all.clusters.keys().map(String::as_str).collect();
-    names.push(&book.cluster);
-    names.sort_unstable();
-    let root = book.tree().into_iter().next();
-    let mut rows = Vec::new();
-    for name in names {
-        let own = name == book.cluster;
-        let record = book.all.clusters.get(name);
-        let (terms, classification) = match record {
-            Some(record) if !own => (&record.terms, record.classification.as_str()),
-            _ => (&book.all.root, book.all.classification.as_str()),
-        };
-        let list = terms.qos.clone().unwrap_or_else(|| vec![NORMAL.to_owned()]);
-        let has_qos = conditions.fits(Key::DefaultQos, terms.default_qos.as_deref().unwrap_or(""));
-        let is_meant = conditions.fits(Key::Names, name)
-            && conditions.fits(Key::Classification, classification)
-            && conditions.of(Key::Flags).is_none()
-            && super::cluster::fits_federation(&book, &conditions, name)
-            && (conditions.of(Key::DefaultQos).is_none() || has_qos);
-        if !is_meant {
-            continue;
-        }
-        let mut row = ListingRow::default()
-            .with("Cluster", name)
-            .with("Name", name)
-            .with("Class", classification)
-            .with("QOS", list.join(","))
-            .with("RPC", if own { "9728" } else { "0" })
-            .with(
-                "ControlPort",
-                if own {
-                    facts.port.to_string()
-                } else {
-                    "0".to_owned()
-                },
-            );
-        row = super::federation::cells_of_cluster(row, &book, name);
-        if own {
-            row = row
-                .with("ControlHost", facts.host.clone())
-                .with("Cluster Nodes", facts.nodes.clone())
-                .with("NodeCount", facts.node_count.to_string())
-                .with("TRES", facts.total.clone())
-                .with("PluginIDSelect", "109");
-        }
-        if let Some(root) = &root {
-            let at = Association {
-                own: terms,
-                ..root.clone()
-            };
-            row.association = Some(ShownAssociation::new(&book, &at, &Conditions::alone()));
-            rows.push(row.line(&columns));
-        }
-    }
-    session.print(&columns, &rows);
-    Ok(())
 }
 
 /// TRES: those that all clusters have, and those of this one.

@@ -171,7 +171,7 @@ fn mistakes_are_told_without_a_controller() {
         ),
         (
             &["sbatch", "--exclusive=bogus", "--wrap", "true"],
-            "sbatch: error: --exclusive takes nothing or 'user'\n\
+            "sbatch: error: --exclusive takes nothing, 'user' or 'mcs'\n\
              sbatch: error: Invalid --exclusive specification\n",
             255,
         ),

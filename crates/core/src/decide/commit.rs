@@ -8,6 +8,7 @@ use super::partition_access::is_within;
 use super::{power, turns};
 use crate::event::{Event, JobChange};
 use crate::policy::limits::{amounts_to_start, checks_starts, note_counts};
+use crate::policy::mcs::{labels_agree, node_label};
 use crate::state::{DisplayUpdate, LicenseSource};
 use muster_model::command::{Plan, PlannedExpectation, PlannedReason, PlannedStart};
 use muster_model::config::PartitionState;
@@ -376,7 +377,7 @@ pub(super) fn share_fits(
     }
     let label = alloc.mcs_label.as_deref();
     let state = draft.state;
-    if label != state.node_label(&job.spec) || !state.labels_agree(node, label) {
+    if label != node_label(state, &job.spec) || !labels_agree(state, node, label) {
         return false;
     }
     // A suspended job does not use the node.

@@ -3,7 +3,8 @@
 use minicbor::{Decode, Encode};
 use muster_model::account_limits::Scope;
 use muster_model::accounts::{
-    Account, AssociationTerms, Cluster, ClusterFeatures, Federation, JobNote, Qos, Resource, User,
+    Account, AssociationTerms, Cluster, ClusterFeatures, Federation, JobNote, Qos, SharedResource,
+    User,
 };
 use muster_model::ids::JobId;
 use muster_model::storage::StorageScan;
@@ -138,7 +139,7 @@ pub enum AccountsChange {
     },
     /// A resource as it is now.
     #[n(17)]
-    Resource(#[n(0)] Resource),
+    Resource(#[n(0)] SharedResource),
     /// A resource is gone, by name and server.
     #[n(18)]
     ResourceGone(#[n(0)] String),

@@ -16,14 +16,9 @@ impl State {
             self.accounts
                 .resources
                 .get(name)?
-                .count_of(self.own_cluster())
+                .count_of(own_cluster(self))
         };
         found.map_or_else(|| shared().unwrap_or(0), |license| license.count)
-    }
-
-    fn own_cluster(&self) -> &str {
-        let config = self.config.as_ref();
-        config.map_or("", |config| config.cluster_name.as_str())
     }
 
     /// The pool of a job's licenses: the reservation that it is in, if that has some of them, else (empty) the
@@ -62,12 +57,12 @@ impl State {
         i64::from(self.license_total(name)) - used - held_back
     }
 
-    /// All licenses, for listings: those of the configuration, and of servers what is this cluster's, by name.
+    /// All licenses, for listings: those of the configuration, and this cluster's part of those of servers, by name.
     pub fn licenses(&self, now: Timestamp) -> Vec<License> {
         let config = self.config.as_ref();
         let own = config.map_or(&[][..], |c| &c.licenses[..]).iter();
         let own = own.map(|LicenseCount { name, count }| (name.clone(), *count, false));
-        let cluster = self.own_cluster();
+        let cluster = own_cluster(self);
         let shared = self
             .accounts
             .resources
@@ -120,6 +115,11 @@ impl State {
             }
         }
     }
+}
+
+fn own_cluster(state: &State) -> &str {
+    let config = state.config.as_ref();
+    config.map_or("", |config| config.cluster_name.as_str())
 }
 
 /// Numbers of a license in use, of each reservation and of none.

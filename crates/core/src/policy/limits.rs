@@ -15,6 +15,7 @@ mod verdict;
 
 pub(crate) use amounts::note_counts;
 pub use amounts::{add_billing, amounts, amounts_to_start, device_names, license_name};
+pub use listing::uses;
 pub(crate) use node_range::most_nodes;
 pub(crate) use rates::settle_rates;
 pub(crate) use user_names::{fold_names, kept_name, rename_use};

@@ -10,30 +10,28 @@ use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::spec::{JobSpec, Sharing};
 use std::collections::BTreeSet;
 
-impl State {
-    fn mcs(&self) -> Option<&McsConfig> {
-        self.config.as_ref()?.mcs.as_ref()
-    }
+fn settings(state: &State) -> Option<&McsConfig> {
+    state.config.as_ref()?.mcs.as_ref()
+}
 
-    /// Whether nodes may be for jobs of one label alone.
-    pub fn keeps_labels_apart(&self) -> bool {
-        self.mcs().is_some_and(McsConfig::keeps_any_apart)
-    }
+/// Whether nodes may be for jobs of one label alone.
+pub fn keeps_labels_apart(state: &State) -> bool {
+    settings(state).is_some_and(McsConfig::keeps_any_apart)
+}
 
-    /// The label that a job's nodes are for alone.
-    pub fn node_label<'j>(&self, spec: &'j JobSpec) -> Option<&'j str> {
-        let apart = self.mcs().is_some_and(|mcs| mcs.keeps_apart(spec));
-        spec.mcs_label().filter(|_| apart)
-    }
+/// The label that a job's nodes are for alone.
+pub fn node_label<'j>(state: &State, spec: &'j JobSpec) -> Option<&'j str> {
+    let apart = settings(state).is_some_and(|mcs| mcs.keeps_apart(spec));
+    spec.mcs_label().filter(|_| apart)
+}
 
-    /// Whether a job with these nodes for its label alone, or with none, may be on a node beside its jobs.
-    pub(crate) fn labels_agree(&self, node: &Node, label: Option<&str>) -> bool {
-        let all = u32::try_from(node.jobs.len()).unwrap_or(u32::MAX);
-        match label {
-            _ if !self.keeps_labels_apart() || all == 0 => true,
-            None => node.alone_by_label == 0,
-            Some(_) => node.alone_by_label == all && node.mcs_label.as_deref() == label,
-        }
+/// Whether a job with these nodes for its label alone, or with none, may be on a node beside its jobs.
+pub(crate) fn labels_agree(state: &State, node: &Node, label: Option<&str>) -> bool {
+    let all = u32::try_from(node.jobs.len()).unwrap_or(u32::MAX);
+    match label {
+        _ if !keeps_labels_apart(state) || all == 0 => true,
+        None => node.alone_by_label == 0,
+        Some(_) => node.alone_by_label == all && node.mcs_label.as_deref() == label,
     }
 }
 
@@ -104,7 +102,7 @@ fn is_in(identity: &Identity, group: &str) -> bool {
 
 /// Labels of jobs that a user may see, where those decide which jobs of others are shown.
 pub(crate) fn labels_seen(state: &State, identity: &Identity) -> Option<BTreeSet<String>> {
-    let mcs = state.mcs().filter(|mcs| mcs.private)?;
+    let mcs = settings(state).filter(|mcs| mcs.private)?;
     Some(match mcs.kind {
         McsKind::User => [identity.user.clone()].into(),
         McsKind::Account => accounts_of(&state.accounts, &identity.user),

@@ -6,7 +6,7 @@ use muster_core::event::{AccountsChange, Event, JobChange, NodeChange, RecordCha
 use muster_model::account_limits::Scope;
 use muster_model::accounts::{
     AssociationTerms, Cluster, ClusterFeatures, Federation, FederationMember, JobNote, QosDelta,
-    Resource, ResourceShare, Transaction,
+    ResourceShare, SharedResource, Transaction,
 };
 use muster_model::ids::{JobId, NodeIdx};
 use muster_model::preemption::{PreemptMode, Preempted};
@@ -144,32 +144,6 @@ fn others() -> Vec<Event> {
         },
         AccountsChange::ClusterGone("west".to_owned()),
         AccountsChange::Classified("Capability".to_owned()),
-        AccountsChange::Resource(Resource {
-            name: "ansys".to_owned(),
-            server: "flex1".to_owned(),
-            count: 50,
-            server_type: "flexlm".to_owned(),
-            description: "a solver".to_owned(),
-            shares: vec![ResourceShare {
-                cluster: "west".to_owned(),
-                percent: 20,
-            }],
-            id: 1,
-        }),
-        AccountsChange::ResourceGone("ansys@flex1".to_owned()),
-        AccountsChange::Federation(Federation {
-            name: "fed".to_owned(),
-            members: vec![FederationMember {
-                cluster: "west".to_owned(),
-                id: 1,
-                state: "ACTIVE".to_owned(),
-            }],
-        }),
-        AccountsChange::FederationGone("fed".to_owned()),
-        AccountsChange::Features(ClusterFeatures {
-            cluster: "west".to_owned(),
-            features: vec!["gpu".to_owned()],
-        }),
         AccountsChange::ScopeReset(Scope::PartitionAssociation(
             "bio".to_owned(),
             "ann".to_owned(),
@@ -216,7 +190,44 @@ fn others() -> Vec<Event> {
         at,
     });
     events.push(Event::AccountsChanged { changes, at, log });
+    events.push(Event::AccountsChanged {
+        changes: shared_records(),
+        at,
+        log: Vec::new(),
+    });
     events
+}
+
+/// Changes of records that clusters share.
+fn shared_records() -> Vec<AccountsChange> {
+    vec![
+        AccountsChange::Resource(SharedResource {
+            name: "ansys".to_owned(),
+            server: "flex1".to_owned(),
+            count: 50,
+            server_type: "flexlm".to_owned(),
+            description: "a solver".to_owned(),
+            shares: vec![ResourceShare {
+                cluster: "west".to_owned(),
+                percent: 20,
+            }],
+            id: 1,
+        }),
+        AccountsChange::ResourceGone("ansys@flex1".to_owned()),
+        AccountsChange::Federation(Federation {
+            name: "fed".to_owned(),
+            members: vec![FederationMember {
+                cluster: "west".to_owned(),
+                id: 1,
+                state: "ACTIVE".to_owned(),
+            }],
+        }),
+        AccountsChange::FederationGone("fed".to_owned()),
+        AccountsChange::Features(ClusterFeatures {
+            cluster: "west".to_owned(),
+            features: vec!["gpu".to_owned()],
+        }),
+    ]
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::accounts::edit;
 use crate::world::{World, spec};
-use muster_model::accounts::{Federation, FederationMember, Resource, ResourceShare};
+use muster_model::accounts::{Federation, FederationMember, ResourceShare, SharedResource};
 use muster_model::command::{AccountsAsk, ClusterAsk, UserCommand};
 use muster_model::refusal::RefusalCode;
 use muster_model::spec::JobSpec;
@@ -12,12 +12,12 @@ fn resource(count: u32, shares: &[(&str, u32)]) -> UserCommand {
         cluster: (*cluster).to_owned(),
         percent: *percent,
     };
-    let resource = Resource {
+    let resource = SharedResource {
         name: "ansys".into(),
         server: "flex1".into(),
         count,
         shares: shares.iter().map(share).collect(),
-        ..Resource::default()
+        ..SharedResource::default()
     };
     edit(&["ansys@flex1"], AccountsAsk::SetResource(resource))
 }
@@ -70,7 +70,7 @@ fn no_more_than_all_of_a_resource_is_allocated() {
         resource(10, &[("nosuch", 10)]),
         edit(
             &["other@flex1"],
-            AccountsAsk::SetResource(Resource::default()),
+            AccountsAsk::SetResource(SharedResource::default()),
         ),
     ];
     for command in refused {
@@ -81,7 +81,7 @@ fn no_more_than_all_of_a_resource_is_allocated() {
         world.refused(1000, resource(99, &[])),
         RefusalCode::AccessDenied
     );
-    // What a cluster had goes with it.
+    // The part of a cluster goes with the cluster.
     world.must(0, edit(&["west"], AccountsAsk::DeleteClusters));
     let left = &world.state.accounts.resources["ansys@flex1"];
     assert_eq!((left.percent_allocated(), left.id), (60, 1));

@@ -6,7 +6,7 @@ use minicbor::{Decode, Encode};
 /// Use of an association or a QOS at a moment, with that over time.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub struct ScopeUse {
-    /// Whose use it is.
+    /// The association or QOS.
     #[n(0)]
     pub scope: Scope,
     /// Jobs that run.
@@ -21,7 +21,7 @@ pub struct ScopeUse {
     /// Resources of running jobs.
     #[n(4)]
     pub tres: TresAmounts,
-    /// The same, times the minutes that the jobs may still run.
+    /// These resources times the minutes that the jobs may still run.
     #[n(5)]
     pub run_minutes: TresAmounts,
     /// Resources times minutes that were used.

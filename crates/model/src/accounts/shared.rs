@@ -16,7 +16,7 @@ pub const RESOURCE_SERVER: &str = "slurmdb";
 
 /// Licenses of a server.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
-pub struct Resource {
+pub struct SharedResource {
     /// Its name.
     #[n(0)]
     #[valid(max_bytes = NAME_BYTES_MAX)]
@@ -57,7 +57,7 @@ pub struct ResourceShare {
     pub percent: u32,
 }
 
-impl Resource {
+impl SharedResource {
     /// The name under which jobs ask for it (`--licenses`).
     pub fn key(&self) -> String {
         format!("{}@{}", self.name, self.server)

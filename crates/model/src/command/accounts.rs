@@ -1,7 +1,7 @@
 //! Requests of sacctmgr.
 
 use crate::account_limits::LimitAsk;
-use crate::accounts::{ClusterFeatures, Federation, JobNote, Resource};
+use crate::accounts::{ClusterFeatures, Federation, JobNote, SharedResource};
 use crate::ids::JobId;
 use crate::limits::EDIT_ITEMS_MAX;
 use crate::storage::StorageScan;
@@ -204,7 +204,7 @@ pub enum AccountsAsk {
     ),
     /// `add` and `modify resource`: this record, in place of the one of its name and server.
     #[n(22)]
-    SetResource(#[n(0)] Resource),
+    SetResource(#[n(0)] SharedResource),
     /// `delete resource`: those of these names, as `ansys@flex1`.
     #[n(23)]
     DeleteResources,

@@ -20,19 +20,20 @@ use crate::nodes::class_masks::AskCache;
 use crate::nodes::network::{Leaves, Network};
 use crate::nodes::part_cpus::{self, PartCpus};
 use crate::nodes::reserved::{self, Blocks, ReservationPartition};
-use crate::nodes::room::{DeviceRoom, NodeLabel, NodeUsers, Room, SharingKey};
+use crate::nodes::room::{DeviceRoom, NodeLabel, NodeUsers, Room};
 use crate::nodes::settings::Settings;
 use crate::nodes::sharing::{
     PartSharing, closed_cpus, kept_for_stopped, label_of, lend, sharing_of, users_of,
     wants_nodes_by_user,
 };
+use muster_core::policy::mcs::keeps_labels_apart;
 use muster_core::state::State;
 use muster_model::accounts::Qos;
 use muster_model::config::{ClusterConfig, PartitionConfig};
 use muster_model::cpuset::CpuSet;
 use muster_model::job::NodeShare;
 use muster_model::node::Node;
-use muster_model::spec::{GPU, JobSpec};
+use muster_model::spec::GPU;
 use muster_model::time::Timestamp;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -185,7 +186,7 @@ impl Fleet {
         let mut fleet = Fleet {
             config: state.config.clone(),
             by_user: wants_nodes_by_user(state),
-            by_label: state.keeps_labels_apart(),
+            by_label: keeps_labels_apart(state),
             qos_restrict: (state.accounts.qos.values())
                 .any(|qos| qos.has(Qos::REQUIRES_RESERVATION)),
             settings: state
@@ -571,15 +572,6 @@ impl Fleet {
             }
             view.allocations.clear();
             self.update_trees(node);
-        }
-    }
-
-    /// Owner and label of a job, as far as they decide with which jobs it shares nodes.
-    pub(crate) fn sharing_key(&self, state: &State, spec: &JobSpec) -> SharingKey {
-        let label = state.node_label(spec).filter(|_| self.by_label);
-        SharingKey {
-            user: self.by_user.then_some(spec.owner.uid),
-            label: label.map(Arc::from),
         }
     }
 

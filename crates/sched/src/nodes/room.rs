@@ -127,7 +127,7 @@ impl NodeLabel {
         }
     }
 
-    /// That of a node with one more job.
+    /// Label of a node with one more job.
     pub(crate) fn with(&self, label: Option<&Arc<str>>) -> NodeLabel {
         match (self.admits(label), label) {
             (false, _) => NodeLabel::Mixed,

@@ -7,6 +7,7 @@ use crate::demand::licenses::{Licenses, LicensesDue, Span, asked};
 use crate::nodes::allocations::{EndAssumption, Ends};
 use crate::nodes::fleet::{Fleet, PartView};
 use crate::nodes::planned::PlannedEnds;
+use crate::nodes::sharing_key::sharing_key;
 use crate::pass::starts::allocate;
 use crate::place::Placement;
 use crate::place::holds::Holds;
@@ -116,7 +117,7 @@ pub(crate) fn would_start_together(
             let part = &fleet.parts[number as usize];
             looked_at += LEAST_AS_NODES + part.order.len() as u64;
             let limit = limit_in(spec, part);
-            let key = fleet.sharing_key(state, spec);
+            let key = sharing_key(&fleet, state, spec);
             match feasible(&spec.ask, limit, &fleet, part, key) {
                 Ok(demand) => lanes.push((number, demand)),
                 Err(reason) => refusal = refusal_for(reason, name, limit),
@@ -253,7 +254,7 @@ impl Trial<'_> {
         let part = &fleet.parts[number as usize];
         self.count(LEAST_AS_NODES + part.order.len() as u64);
         let limit = limit_in(spec, part);
-        let key = fleet.sharing_key(self.state, spec);
+        let key = sharing_key(fleet, self.state, spec);
         let demand = feasible(&spec.ask, limit, fleet, part, key)
             .map_err(|reason| refusal_for(reason, name, limit))?;
         let Some(licenses) = self.licenses_due(&demand) else {

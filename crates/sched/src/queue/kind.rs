@@ -4,6 +4,7 @@ use super::partitions_of;
 use crate::nodes::fleet::Fleet;
 use crate::nodes::reserved::places_of;
 use crate::nodes::room::SharingKey;
+use crate::nodes::sharing_key::sharing_key;
 use crate::order::{OrderClass, QueueOrder};
 use muster_core::decide::{barred, restricts};
 use muster_core::policy::limits::checks_starts;
@@ -110,7 +111,7 @@ impl Kind {
             immediate_s: _,
             mail: _,
             export: _,
-            // Covered by `Fleet::sharing_key`, as far as it is a label.
+            // Covered by `sharing_key`, as far as it is a label.
             shown: _,
             wait_all_nodes: _,
             interactive: _,
@@ -152,7 +153,7 @@ impl Kind {
                     qos: state.qos_of(job).to_owned(),
                 }
             }),
-            key: fleet.sharing_key(state, &job.spec),
+            key: sharing_key(fleet, state, &job.spec),
             qos: (state
                 .preemption()
                 .is_some_and(|p| p.kind == PreemptType::Qos))

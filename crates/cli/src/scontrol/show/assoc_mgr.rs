@@ -23,25 +23,25 @@ const NO_USER: u32 = 0xffff_fffe;
 /// The number that Slurm has for `fairshare=parent`.
 const PARENT_FAIR_SHARE: u32 = 0x7fff_ffff;
 
-/// What is shown: an empty list of names is all.
+/// Records that are shown: an empty list of names is all.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Filter {
+struct RecordFilter {
     users: Vec<String>,
     accounts: Vec<String>,
     qos: Vec<String>,
-    sections: Vec<Section>,
+    sections: Vec<RecordKind>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Section {
+enum RecordKind {
     Users,
     Associations,
     Qos,
 }
 
-impl Filter {
-    fn parse(words: &[String]) -> Result<Filter, Failure> {
-        let mut filter = Filter::default();
+impl RecordFilter {
+    fn parse(words: &[String]) -> Result<RecordFilter, Failure> {
+        let mut filter = RecordFilter::default();
         for word in words {
             let none = || Failure::new(format!("No value given for option {word}"));
             let (key, value) = word.split_once('=').ok_or_else(none)?;
@@ -70,18 +70,18 @@ impl Filter {
         Ok(filter)
     }
 
-    fn shows(&self, section: Section) -> bool {
+    fn shows(&self, section: RecordKind) -> bool {
         self.sections.is_empty() || self.sections.contains(&section)
     }
 }
 
-fn section(name: &str) -> Result<Section, Failure> {
+fn section(name: &str) -> Result<RecordKind, Failure> {
     let known = [
-        ("associations", Section::Associations),
-        ("qos", Section::Qos),
-        ("users", Section::Users),
+        ("associations", RecordKind::Associations),
+        ("qos", RecordKind::Qos),
+        ("users", RecordKind::Users),
     ];
-    let name_of = |(word, _): &&(&str, Section)| word.starts_with(&name.to_ascii_lowercase());
+    let name_of = |(word, _): &&(&str, RecordKind)| word.starts_with(&name.to_ascii_lowercase());
     let found = known.iter().find(name_of).map(|(_, section)| *section);
     found.ok_or_else(|| {
         Failure::new(format!(
@@ -96,7 +96,7 @@ fn is_meant(names: &[String], name: &str) -> bool {
 
 /// Runs the command with the words after `assoc_mgr`.
 pub(super) fn show(words: &[String], one_line: bool) -> Result<(), Failure> {
-    let filter = Filter::parse(words)?;
+    let filter = RecordFilter::parse(words)?;
     let failed = failed_call("slurm_load_assoc_mgr_info");
     let mut client = Client::connect().map_err(&failed)?;
     let mut ctx = Ctx::new(&client.endpoint.cluster);
@@ -109,8 +109,8 @@ pub(super) fn show(words: &[String], one_line: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a record is made of.
-struct Listing<'a> {
+/// Records, with all that their lines are made of.
+struct RecordListing<'a> {
     book: &'a Book,
     uses: BTreeMap<&'a Scope, &'a ScopeUse>,
     shares: BTreeMap<(&'a str, &'a str), &'a Share>,
@@ -123,14 +123,14 @@ struct Listing<'a> {
 fn render(
     answer: AccountsAnswer,
     tres: &[String],
-    filter: &Filter,
+    filter: &RecordFilter,
     one_line: bool,
     uid: &dyn Fn(&str) -> u32,
 ) -> String {
     let uses = answer.uses.clone();
     let book = Book::new(answer);
     let shares = book.all.shares.iter();
-    let listing = Listing {
+    let listing = RecordListing {
         uses: uses.iter().map(|used| (&used.scope, used)).collect(),
         shares: shares
             .map(|share| ((share.account.as_str(), share.user.as_str()), share))
@@ -144,22 +144,22 @@ fn render(
         uid,
     };
     let mut out = "Current Association Manager state\n".to_owned();
-    if filter.shows(Section::Users) {
+    if filter.shows(RecordKind::Users) {
         let lines = listing.users(filter);
         listing.section(&mut out, "User Records", "users", &lines);
     }
-    if filter.shows(Section::Associations) {
+    if filter.shows(RecordKind::Associations) {
         let lines = listing.associations(filter);
         listing.section(&mut out, "Association Records", "associations", &lines);
     }
-    if filter.shows(Section::Qos) {
+    if filter.shows(RecordKind::Qos) {
         let lines = listing.qos(filter);
         listing.section(&mut out, "QOS Records", "QOS", &lines);
     }
     out
 }
 
-impl Listing<'_> {
+impl RecordListing<'_> {
     fn section(&self, out: &mut String, title: &str, kind: &str, records: &[String]) {
         let blank = if self.one_line { "" } else { "\n" };
         if records.is_empty() {
@@ -170,7 +170,7 @@ impl Listing<'_> {
         out.extend(records.iter().map(String::as_str));
     }
 
-    fn users(&self, filter: &Filter) -> Vec<String> {
+    fn users(&self, filter: &RecordFilter) -> Vec<String> {
         let all = self.book.all.users.values();
         let mut all: Vec<&User> = all
             .filter(|user| is_meant(&filter.users, &user.name))
@@ -201,7 +201,7 @@ impl Listing<'_> {
         format!("{user}({})", (self.uid)(user))
     }
 
-    fn associations(&self, filter: &Filter) -> Vec<String> {
+    fn associations(&self, filter: &RecordFilter) -> Vec<String> {
         let all = self.book.sorted();
         let mut levels: BTreeMap<&str, u32> = BTreeMap::new();
         for at in &all {
@@ -324,7 +324,7 @@ impl Listing<'_> {
         fields.join(between) + "\n"
     }
 
-    fn qos(&self, filter: &Filter) -> Vec<String> {
+    fn qos(&self, filter: &RecordFilter) -> Vec<String> {
         let all = self.book.qos_records().into_iter();
         let meant = all.filter(|qos| is_meant(&filter.qos, &qos.name));
         meant.map(|qos| self.one_qos(&qos)).collect()
@@ -388,7 +388,7 @@ impl Listing<'_> {
         record
     }
 
-    /// What each account or user may have with a QOS.
+    /// Limits of each account or user with a QOS.
     fn parts(&self, kind: &str, parts: Vec<(String, [String; 2])>) -> String {
         let mut out = format!("{kind} Limits");
         match (self.one_line, parts.is_empty()) {

@@ -5,7 +5,8 @@ use super::clusters;
 use crate::event::AccountsChange;
 use crate::state::State;
 use muster_model::accounts::{
-    ClusterFeatures, FEDERATION_CLUSTERS_MAX, Federation, FederationMember, Resource, ResourceShare,
+    ClusterFeatures, FEDERATION_CLUSTERS_MAX, Federation, FederationMember, ResourceShare,
+    SharedResource,
 };
 use muster_model::refusal::{Refusal, RefusalCode};
 use std::collections::BTreeSet;
@@ -37,9 +38,9 @@ fn check_clusters<'n>(
 pub(super) fn set_resource(
     state: &State,
     names: &[String],
-    resource: &Resource,
+    resource: &SharedResource,
 ) -> Result<Vec<AccountsChange>, Refusal> {
-    let Resource {
+    let SharedResource {
         name,
         server,
         count: _,
@@ -76,7 +77,7 @@ pub(super) fn set_resource(
         return refused(format!("there may be {RECORDS_MAX} resources"));
     }
     let next = state.accounts.last_resource.saturating_add(1);
-    let resource = Resource {
+    let resource = SharedResource {
         id: known.map_or(next, |known| known.id),
         ..resource.clone()
     };

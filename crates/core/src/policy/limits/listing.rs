@@ -9,22 +9,20 @@ use std::collections::BTreeSet;
 /// Hundredths of a minute in a second.
 const HUNDREDTHS_PER_S: f64 = 100.0 / 60.0;
 
-impl State {
-    /// What counts towards limits at that moment, of each scope in which anything does.
-    pub fn uses(&self, now: Timestamp) -> Vec<ScopeUse> {
-        let over_time = self.accounts.tres_usage.keys();
-        let scopes: BTreeSet<&Scope> = self.limit_use.keys().chain(over_time).collect();
-        let none = CurrentUse::default();
-        let of = |scope: &Scope| {
-            let used = self.limit_use.get(scope).unwrap_or(&none);
-            let mut before = self.accounts.tres_usage.get(scope).cloned();
-            if let Some(usage) = &mut before {
-                usage.move_to(now, self.limits_half_life_s(scope));
-            }
-            scope_use(scope, used, &before.unwrap_or_default(), now)
-        };
-        scopes.into_iter().map(of).collect()
-    }
+/// Use that counts towards limits at that moment, of each scope that has any.
+pub fn uses(state: &State, now: Timestamp) -> Vec<ScopeUse> {
+    let over_time = state.accounts.tres_usage.keys();
+    let scopes: BTreeSet<&Scope> = state.limit_use.keys().chain(over_time).collect();
+    let none = CurrentUse::default();
+    let of = |scope: &Scope| {
+        let used = state.limit_use.get(scope).unwrap_or(&none);
+        let mut before = state.accounts.tres_usage.get(scope).cloned();
+        if let Some(usage) = &mut before {
+            usage.move_to(now, state.limits_half_life_s(scope));
+        }
+        scope_use(scope, used, &before.unwrap_or_default(), now)
+    };
+    scopes.into_iter().map(of).collect()
 }
 
 fn scope_use(scope: &Scope, used: &CurrentUse, before: &TresUsage, now: Timestamp) -> ScopeUse {

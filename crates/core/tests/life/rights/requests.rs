@@ -2,7 +2,7 @@
 
 use crate::world::{spec, target};
 use muster_model::account_limits::LimitAsk;
-use muster_model::accounts::{Federation, Resource};
+use muster_model::accounts::{Federation, SharedResource};
 use muster_model::command::ListEdit;
 use muster_model::command::{
     AccountsAsk, AccountsEdit, ClusterAsk, JobSelection, JobUpdate, NodeUpdate, QosAsk,
@@ -336,10 +336,10 @@ pub(super) fn edits() -> Vec<(AccessRequest, UserCommand)> {
             AccessRequest::EditResources,
             edit(
                 &["ansys@flex1"],
-                AccountsAsk::SetResource(Resource {
+                AccountsAsk::SetResource(SharedResource {
                     name: "ansys".to_owned(),
                     server: "flex1".to_owned(),
-                    ..Resource::default()
+                    ..SharedResource::default()
                 }),
             ),
         ),

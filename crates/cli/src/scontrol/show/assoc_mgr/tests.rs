@@ -147,7 +147,7 @@ fn answer() -> AccountsAnswer {
 
 fn shown(words: &[&str], one_line: bool) -> String {
     let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-    let Ok(filter) = Filter::parse(&words) else {
+    let Ok(filter) = RecordFilter::parse(&words) else {
         panic!("{words:?} is refused");
     };
     let tres = ["gres/gpu", "license/matlab"].map(str::to_owned);
@@ -207,6 +207,6 @@ fn users_are_those_that_are_named() {
 #[test]
 fn unknown_words_are_refused() {
     for words in ["flags=nosuch", "nosuch=1", "nosuch", "flags="] {
-        assert!(Filter::parse(&[words.to_owned()]).is_err(), "{words}");
+        assert!(RecordFilter::parse(&[words.to_owned()]).is_err(), "{words}");
     }
 }
