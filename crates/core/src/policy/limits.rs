@@ -6,6 +6,7 @@
 
 mod accrual;
 mod amounts;
+mod default_limit;
 mod listing;
 mod node_range;
 mod rates;
@@ -15,12 +16,13 @@ mod verdict;
 
 pub(crate) use amounts::note_counts;
 pub use amounts::{add_billing, amounts, amounts_to_start, device_names, license_name};
+pub use default_limit::default_limit;
 pub use listing::uses;
 pub(crate) use node_range::most_nodes;
 pub(crate) use rates::settle_rates;
 pub(crate) use user_names::{fold_names, kept_name, rename_use};
 pub(crate) use verdict::least_of;
-pub use verdict::{ExceededLimit, checks_starts, default_limit};
+pub use verdict::{ExceededLimit, checks_starts};
 pub(crate) use verdict::{over_beside, submit_limit_beside};
 
 use crate::state::State;

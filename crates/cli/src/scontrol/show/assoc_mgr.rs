@@ -29,11 +29,11 @@ struct RecordFilter {
     users: Vec<String>,
     accounts: Vec<String>,
     qos: Vec<String>,
-    sections: Vec<RecordKind>,
+    sections: Vec<AssocMgrSection>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RecordKind {
+enum AssocMgrSection {
     Users,
     Associations,
     Qos,
@@ -70,18 +70,19 @@ impl RecordFilter {
         Ok(filter)
     }
 
-    fn shows(&self, section: RecordKind) -> bool {
+    fn shows(&self, section: AssocMgrSection) -> bool {
         self.sections.is_empty() || self.sections.contains(&section)
     }
 }
 
-fn section(name: &str) -> Result<RecordKind, Failure> {
+fn section(name: &str) -> Result<AssocMgrSection, Failure> {
     let known = [
-        ("associations", RecordKind::Associations),
-        ("qos", RecordKind::Qos),
-        ("users", RecordKind::Users),
+        ("associations", AssocMgrSection::Associations),
+        ("qos", AssocMgrSection::Qos),
+        ("users", AssocMgrSection::Users),
     ];
-    let name_of = |(word, _): &&(&str, RecordKind)| word.starts_with(&name.to_ascii_lowercase());
+    let name_of =
+        |(word, _): &&(&str, AssocMgrSection)| word.starts_with(&name.to_ascii_lowercase());
     let found = known.iter().find(name_of).map(|(_, section)| *section);
     found.ok_or_else(|| {
         Failure::new(format!(
@@ -144,15 +145,15 @@ fn render(
         uid,
     };
     let mut out = "Current Association Manager state\n".to_owned();
-    if filter.shows(RecordKind::Users) {
+    if filter.shows(AssocMgrSection::Users) {
         let lines = listing.users(filter);
         listing.section(&mut out, "User Records", "users", &lines);
     }
-    if filter.shows(RecordKind::Associations) {
+    if filter.shows(AssocMgrSection::Associations) {
         let lines = listing.associations(filter);
         listing.section(&mut out, "Association Records", "associations", &lines);
     }
-    if filter.shows(RecordKind::Qos) {
+    if filter.shows(AssocMgrSection::Qos) {
         let lines = listing.qos(filter);
         listing.section(&mut out, "QOS Records", "QOS", &lines);
     }
