@@ -30,7 +30,7 @@ fn asking(licenses: &str) -> JobSpec {
 }
 
 fn own_cluster(world: &World) -> String {
-    let config = world.state.config.as_ref().unwrap();
+    let config = world.state.config.as_ref().expect("it is configured");
     config.cluster_name.clone()
 }
 
