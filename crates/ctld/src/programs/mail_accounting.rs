@@ -106,3 +106,49 @@ fn run_of(history: &mut dyn History, job: &ProgramJob) -> Option<AcctJob> {
     });
     found.filter(|_| asked.is_ok())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::programs::job_mail::JobMails;
+    use muster_acct::NoStore;
+    use muster_core::event::Event;
+    use muster_core::state::State;
+    use muster_model::ids::JobId;
+    use muster_model::job::{Job, JobState};
+    use muster_model::mail::MailOptions;
+    use muster_model::spec::JobSpec;
+    use muster_model::time::TimeLimit;
+
+    #[test]
+    fn a_cluster_without_accounting_says_so_at_once() {
+        let spec = JobSpec {
+            mail: MailOptions::of_texts("END".to_owned(), String::new()),
+            ..JobSpec::default()
+        };
+        let limit = TimeLimit::Unlimited;
+        let mut job = Job::single(JobId(1), Arc::new(spec), limit, Timestamp(1));
+        (job.state, job.start_time) = (JobState::Failed, Some(Timestamp(2)));
+        let ending = Event::JobEnding {
+            id: job.id,
+            at: Timestamp(9),
+            state: job.state,
+            reason: job.reason,
+            exit: job.exit,
+            cancelled_by: None,
+            requeue: None,
+        };
+        let state = State::default();
+        let mut mail = JobMails::default()
+            .on(&state, &job, &ending, Timestamp(9))
+            .remove(0);
+        mail.position = 1 << 40;
+        let follower = Arc::new(Follower::start(Box::new(NoStore::default()), 10).unwrap());
+        let accounting = MailAccounting::new(None, &follower);
+        let mut record = ProgramJob::of(&state, &job);
+        let used = accounting.use_of(&record, &mail);
+        assert_eq!(used, JobUse::Unknown("this cluster has no accounting"));
+        record.start_time = None;
+        assert_eq!(accounting.use_of(&record, &mail), JobUse::None);
+    }
+}

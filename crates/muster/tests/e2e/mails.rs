@@ -5,6 +5,11 @@ use std::os::unix::fs::PermissionsExt;
 
 /// Has mails written to files: `mail.JOB` has the arguments and the text of each mail about a job.
 fn write_mails(c: &Cluster) {
+    write_mails_with(c, "");
+}
+
+/// As above, with further lines of slurm.conf.
+fn write_mails_with(c: &Cluster, lines: &str) {
     let (program, mails) = (c.path("mailprog"), c.path("mail"));
     let script = format!(
         "#!/bin/bash\n{{ printf '%s|' \"$@\"; echo; cat; echo END; }} >{0}.$$ && mv {0}.$$ {0}.$SLURM_JOB_ID\n",
@@ -14,7 +19,7 @@ fn write_mails(c: &Cluster) {
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
     let conf = c.path("slurm.conf");
     let text = std::fs::read_to_string(&conf).unwrap();
-    let lines = format!("{text}MailProg={}\n", program.display());
+    let lines = format!("{text}MailProg={}\n{lines}", program.display());
     std::fs::write(&conf, lines).unwrap();
     c.ok("scontrol reconfigure");
 }
@@ -95,4 +100,26 @@ fn no_name_makes_lines_in_a_mail() {
     assert!(has_line(&mail, "Name", "a To: eve"), "{mail}");
     let begins = |text: &str| lines.iter().filter(|line| line.starts_with(text)).count();
     assert_eq!((begins("To:"), begins("State:")), (0, 1), "{mail}");
+}
+
+/// Mails of ends whose steps still ran were lost with the controller.
+#[test]
+fn a_mail_of_an_end_outlives_the_controller() {
+    let c = Cluster::start(1, 2);
+    // Its script is killed when the controller is there again, not before.
+    write_mails_with(&c, "KillWait=600\n");
+    let go = c.path("go").display().to_string();
+    let job = c.sbatch(&format!(
+        "--mail-type=END -o /dev/null --wrap 'trap : TERM; touch {go}.runs; until [ -e {go} ]; do sleep 0.1; done'"
+    ));
+    c.until("it runs", || c.path("go.runs").exists());
+    c.ok(&format!("scancel {job}"));
+    c.until_prints(&format!("squeue -h -o %T -j {job}"), "COMPLETING");
+    c.kill(c.controller());
+    c.start_controller();
+    assert!(!c.path(&format!("mail.{job}")).exists());
+    std::fs::write(&go, "").unwrap();
+    let mail = mail_of(&c, job);
+    assert!(has_line(&mail, "State", "CANCELLED by uid 0"), "{mail}");
+    assert!(has_line(&mail, "CPU use", ""), "{mail}");
 }
