@@ -3,7 +3,7 @@
 use super::AcctJob;
 use muster_model::time::Timestamp;
 
-/// Use of a run that has started, and what it had.
+/// Use of a run that has started, beside its CPU time and memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobEfficiency {
     /// CPU time that its steps used, seconds.
