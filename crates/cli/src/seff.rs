@@ -11,6 +11,7 @@ use crate::targets::job_target;
 use muster_model::ids::JobId;
 use muster_model::job::JobState;
 use muster_model::time::Timestamp;
+use muster_proto::acct::efficiency::{JobEfficiency, duration, memory};
 use muster_proto::acct::{AcctJob, AcctQuery};
 
 /// seff.
@@ -109,77 +110,35 @@ fn report(job: &AcctJob, cluster: &str, ctx: &Ctx) -> String {
         0 | 1 => put!(out, "Cores: {cpus}\n"),
         _ => put!(out, "Nodes: {nodes}\nCores per node: {}\n", cpus / nodes),
     }
-    let (user_us, system_us) = row.cpu_us();
-    let used_s = (user_us + system_us) / 1_000_000;
-    let elapsed_s = u64::try_from(row.elapsed_s(ctx)).unwrap_or(0);
-    if job.start.is_none() {
+    let Some(efficiency) = JobEfficiency::of(job, ctx.now) else {
         put!(
             out,
             "Efficiency not available for jobs in the {state} state.\n"
         );
         return out;
-    }
-    let had_s = cpus.saturating_mul(elapsed_s);
-    put!(out, "CPU Utilized: {}\n", duration(used_s));
+    };
+    put!(out, "CPU Utilized: {}\n", duration(efficiency.used_cpu_s));
     put!(
         out,
         "CPU Efficiency: {:.2}% of {} core-walltime\n",
-        percent(used_s, had_s),
-        duration(had_s)
+        efficiency.cpu_percent(),
+        duration(efficiency.had_cpu_s)
     );
-    put!(out, "Job Wall-clock time: {}\n", duration(elapsed_s));
-    let used_kib = used_kib(job);
-    let had_mib = match job.alloc_mem_mib {
-        0 => job.req_mem_mib,
-        given => given,
-    };
-    let had_kib = had_mib.saturating_mul(1024);
-    put!(out, "Memory Utilized: {}\n", memory(used_kib));
+    put!(
+        out,
+        "Job Wall-clock time: {}\n",
+        duration(efficiency.elapsed_s)
+    );
+    let had_kib = efficiency.had_kib;
+    put!(out, "Memory Utilized: {}\n", memory(efficiency.used_kib));
     put!(
         out,
         "Memory Efficiency: {:.2}% of {} ({}/node)\n",
-        percent(used_kib, had_kib),
+        efficiency.memory_percent(),
         memory(had_kib),
         memory(had_kib / nodes)
     );
     out
-}
-
-/// The most that a step used: the sum of what its tasks used at most.
-fn used_kib(job: &AcctJob) -> u64 {
-    let usages = job.steps.iter().filter_map(|step| step.usage.as_ref());
-    let used = usages.map(|usage| usage.total_rss_kib.max(usage.max_rss_kib));
-    used.max().unwrap_or(0)
-}
-
-/// A part of a whole; nothing of nothing.
-fn percent(part: u64, whole: u64) -> f64 {
-    match whole {
-        0 => 0.0,
-        _ => 100.0 * part as f64 / whole as f64,
-    }
-}
-
-/// `01:02:03`, `1-02:03:04`.
-fn duration(seconds: u64) -> String {
-    let (days, hours) = (seconds / 86_400, seconds / 3600 % 24);
-    let rest = format!("{hours:02}:{:02}:{:02}", seconds / 60 % 60, seconds % 60);
-    match days {
-        0 => rest,
-        _ => format!("{days}-{rest}"),
-    }
-}
-
-/// `1.50 GB`, in powers of 1,024.
-fn memory(kib: u64) -> String {
-    let mut amount = kib as f64;
-    for unit in ["KB", "MB", "GB", "TB"] {
-        if amount < 1024.0 {
-            return format!("{amount:.2} {unit}");
-        }
-        amount /= 1024.0;
-    }
-    format!("{amount:.2} PB")
 }
 
 #[cfg(test)]
@@ -249,10 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_have_the_unit_that_fits() {
-        assert_eq!(memory(0), "0.00 KB");
-        assert_eq!(memory(1536), "1.50 MB");
-        assert_eq!(memory(5 << 40), "5.00 PB");
+    fn one_job_is_named() {
         assert_eq!(wanted("12_3"), Some((JobId(12), Some(3))));
         for text in ["12_[1-3]", "x", "12+1", "0"] {
             assert_eq!(wanted(text), None, "{text}");

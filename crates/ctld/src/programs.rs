@@ -4,9 +4,12 @@
 //! comes back before it has ended.
 
 mod completion;
+mod ending_mails;
 mod job_mail;
 mod limit_mails;
 mod lines;
+pub(crate) mod mail_accounting;
+mod mail_text;
 mod plan;
 mod power;
 mod queue;
@@ -18,23 +21,29 @@ use crate::mail::ToWriter;
 use crate::program_settings::{Completion, ProgramSettings};
 use crate::sys;
 use crate::trigger_program::{self, TriggerOwner};
+use ending_mails::{EndingMail, EndingMails};
 use job_mail::JobMails;
 use limit_mails::LimitMails;
 use lines::JobLines;
 use log::{error, warn};
+use mail_accounting::MailAccounting;
 use muster_channel::admission::ByteBounds;
 use muster_core::event::{Event, TriggerChange};
 use muster_core::state::State;
-use muster_model::ids::JobAttempt;
-use muster_model::job::Job;
+use muster_journal::Position;
+use muster_model::ids::{JobAttempt, JobId};
+use muster_model::job::{AfterCompleting, Job};
 use muster_model::time::Timestamp;
 use muster_model::trigger::TriggerRunId;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use plan::{JobProgram, ProgramPlan};
 use queue::{PlacedProgram, ProgramQueue, QueueBounds};
 use record::ProgramJob;
+use std::fs::File;
+use std::io::{Seek as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
@@ -78,6 +87,8 @@ const MAIL_BOUNDS: QueueBounds = QueueBounds {
 pub(crate) struct Programs {
     settings: Arc<ProgramSettings>,
     job_mails: JobMails,
+    /// Mails about runs of which steps are still to end.
+    ending_mails: EndingMails,
     power: power::Moves,
     /// Programs that wait to be run, by user.
     runs: ProgramQueue,
@@ -102,6 +113,8 @@ struct Invocation {
     program: String,
     args: Vec<String>,
     env: Vec<(String, String)>,
+    /// Its standard input; absent for none.
+    input: Option<String>,
     /// A file that it finds and that goes away with it.
     file: Option<(PathBuf, String)>,
     /// When it is killed.
@@ -119,11 +132,13 @@ impl Programs {
         settings: ProgramSettings,
         state: &State,
         writer: Sender<ToWriter>,
+        accounting: MailAccounting,
     ) -> std::io::Result<Programs> {
         let (lines, appended) = lines::channel();
         let mut programs = Programs {
             settings: Arc::new(settings),
             job_mails: JobMails::default(),
+            ending_mails: EndingMails::default(),
             power: power::Moves::under_way(state),
             runs: ProgramQueue::new(BOUNDS),
             mails: ProgramQueue::new(MAIL_BOUNDS),
@@ -133,16 +148,21 @@ impl Programs {
             lines,
             writer,
         };
-        let mails = programs.mails.clone();
+        let (mails, accounting) = (programs.mails.clone(), Arc::new(accounting));
         failure::spawn_essential("mails", move || {
-            run_all(&mails, |_, _| {});
+            run_all(
+                &mails,
+                move |plan| plan.invocation_by(&accounting),
+                |_, _| {},
+            );
             Ok(())
         })?;
         let (runs, writer) = (programs.runs.clone(), programs.writer.clone());
         failure::spawn_essential("site programs", move || {
-            run_all(&runs, move |JobAttempt { job, attempt }, well| {
+            let ended = move |JobAttempt { job, attempt }, well| {
                 let _ = writer.send(ToWriter::PrologEnded { job, attempt, well });
-            });
+            };
+            run_all(&runs, ProgramPlan::invocation, ended);
             Ok(())
         })?;
         let (limit_mails, mails) = (programs.limit_mails.clone(), programs.mails.clone());
@@ -162,6 +182,7 @@ impl Programs {
         for job in state.active.iter().filter_map(|id| state.jobs.get(id)) {
             programs.watch_limit(state, job);
             programs.run_prolog(state, job);
+            programs.write_ending(state, job);
         }
         Ok(programs)
     }
@@ -171,15 +192,15 @@ impl Programs {
         self.settings = Arc::new(settings);
     }
 
-    /// An event was applied to `state`.
-    pub(crate) fn on_event(&mut self, state: &State, event: &Event) {
+    /// An event, at this position of the journal, was applied to `state`.
+    pub(crate) fn on_event(&mut self, state: &State, position: Position, event: &Event) {
         match event {
             Event::JobStarted { id, .. } => {
                 let Some(job) = state.jobs.get(id) else {
                     return;
                 };
                 self.run_prolog(state, job);
-                self.mail(state, job, event);
+                self.mail(state, job, event, position);
             }
             Event::JobEnding { id, .. } => {
                 let Some(job) = state.jobs.get(id) else {
@@ -190,12 +211,15 @@ impl Programs {
                     self.completed(state, job);
                 }
                 self.run_epilog(state, job);
-                self.mail(state, job, event);
+                self.mail(state, job, event, position);
             }
             Event::JobChanged { id, .. } | Event::NodeReleased { id, .. } => {
                 if let Some(job) = state.jobs.get(id) {
-                    self.mail(state, job, event);
+                    self.mail(state, job, event, position);
                 }
+            }
+            Event::StepEnded { id, .. } | Event::JobRequeued { id, .. } => {
+                self.send_ended(state, *id, position);
             }
             Event::NodeChanged { node, change, .. } => self.power.on_event(*node, change),
             Event::Configured { at, .. } => self.configured_at = Some(*at),
@@ -230,7 +254,7 @@ impl Programs {
     }
 
     /// Sends the mails that an event calls for, and sees to those that are due later.
-    fn mail(&mut self, state: &State, job: &Job, event: &Event) {
+    fn mail(&mut self, state: &State, job: &Job, event: &Event, position: Position) {
         match event {
             Event::JobStarted { at, .. } | Event::JobChanged { at, .. } => {
                 self.write(state, job, event, *at);
@@ -243,6 +267,42 @@ impl Programs {
             Event::NodeReleased { at, .. } => self.write(state, job, event, *at),
             _ => {}
         }
+        self.send_ended(state, job.id, position);
+    }
+
+    /// Sends mails about the end of a run whose steps have ended.
+    fn send_ended(&mut self, state: &State, id: JobId, position: Position) {
+        let Some(job) = state.jobs.get(&id) else {
+            return;
+        };
+        for EndingMail { record, mut mail } in self.ending_mails.take(job) {
+            mail.position = position;
+            let uid = record.spec.owner.uid;
+            let plan = ProgramPlan::mail(record, mail, &self.settings);
+            self.mails.push(uid, plan);
+        }
+    }
+
+    /// Writes mails again about ends of runs that were not sent before the controller stopped: their steps are still to end.
+    fn write_ending(&mut self, state: &State, job: &Job) {
+        if !ending_mails::has_steps(job) {
+            return;
+        }
+        let requeue = match job.after_completing {
+            AfterCompleting::Requeue { hold } => Some(hold),
+            AfterCompleting::End => None,
+        };
+        let at = job.end_time.unwrap_or(job.submit_time);
+        let ending = Event::JobEnding {
+            id: job.id,
+            at,
+            state: job.state,
+            reason: job.reason,
+            exit: job.exit,
+            cancelled_by: job.cancelled_by,
+            requeue,
+        };
+        self.write(state, job, &ending, at);
     }
 
     /// Runs `EpilogSlurmctld` for a job that had an allocation.
@@ -275,10 +335,9 @@ impl Programs {
         if job.spec.mail.is_none() {
             return;
         }
-        for job_mail in self.job_mails.on(state, job, event, at) {
+        for mail in self.job_mails.on(state, job, event, at) {
             let record = Arc::new(ProgramJob::of(state, job));
-            let mail = ProgramPlan::mail(record, job_mail, &self.settings);
-            self.mails.push(job.spec.owner.uid, mail);
+            self.ending_mails.add(job.id, EndingMail { record, mail });
         }
     }
 
@@ -332,13 +391,17 @@ fn duration(ms: u64) -> String {
 }
 
 /// Runs the programs of users' jobs, which take turns by user: however many jobs of one end, those of others begin. `ended` gets to
-/// know how prologs ended.
-fn run_all(queue: &ProgramQueue, ended: impl Fn(JobAttempt, bool) + Clone + Send + 'static) {
+/// know how prologs ended; `invocation` makes a plan's program when that begins.
+fn run_all(
+    queue: &ProgramQueue,
+    invocation: impl Fn(ProgramPlan) -> Invocation + Clone + Send + 'static,
+    ended: impl Fn(JobAttempt, bool) + Clone + Send + 'static,
+) {
     while let Some(PlacedProgram { uid, plan }) = queue.next() {
-        let (inside, ended) = (queue.clone(), ended.clone());
+        let (inside, invocation, ended) = (queue.clone(), invocation.clone(), ended.clone());
         let work = move || {
             let prolog = plan.prolog();
-            let well = carry_out(&plan.invocation());
+            let well = carry_out(&invocation(plan));
             if let Some(launch) = prolog {
                 ended(launch, well);
             }
@@ -364,6 +427,7 @@ fn begin(invocation: &Invocation) -> std::io::Result<Child> {
         program,
         args,
         env,
+        input,
         file,
         time_limit: _,
         owner,
@@ -387,10 +451,19 @@ fn begin(invocation: &Invocation) -> std::io::Result<Child> {
         .envs(env.iter().map(|(name, value)| (name, value)))
         .env("PATH", "/usr/local/bin:/usr/bin:/bin")
         .current_dir("/")
-        .stdin(Stdio::null())
+        .stdin(input.as_deref().map_or(Ok(Stdio::null()), input_file)?)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
+}
+
+/// A text as standard input. It is a file in memory: a pipe would have to be written until the program has read it.
+fn input_file(text: &str) -> std::io::Result<Stdio> {
+    let memory = memfd_create(c"input", MFdFlags::MFD_CLOEXEC)?;
+    let mut file = File::from(memory);
+    file.write_all(text.as_bytes())?;
+    file.rewind()?;
+    Ok(Stdio::from(file))
 }
 
 /// Waits for its end; whether that was a good one.
@@ -457,11 +530,13 @@ mod tests {
             program: "/bin/sh".to_owned(),
             args: vec![
                 "-c".to_owned(),
-                r#"read value </proc/self/oom_score_adj; echo "$value" "$@" >"$0""#.to_owned(),
+                r#"read value </proc/self/oom_score_adj; echo "$value" "$@" "$(cat)" >"$0""#
+                    .to_owned(),
                 found.display().to_string(),
                 "a b".to_owned(),
             ],
             env: Vec::new(),
+            input: Some("of the input\n".to_owned()),
             file: None,
             time_limit: None,
             owner: None,
@@ -471,7 +546,8 @@ mod tests {
         for value in ["300", before.trim()] {
             std::fs::write(own, value).unwrap();
             assert!(carry_out(&invocation));
-            assert_eq!(std::fs::read_to_string(&found).unwrap(), "0 a b\n");
+            let printed = std::fs::read_to_string(&found).unwrap();
+            assert_eq!(printed, "0 a b of the input\n");
         }
         std::fs::remove_dir_all(&dir).unwrap();
     }

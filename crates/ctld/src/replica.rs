@@ -288,7 +288,7 @@ impl Replica {
                 rows.extend(changes(&self.state, event));
             }
             self.waiting.on_event(&self.state, &self.keys, event);
-            self.programs.on_event(&self.state, event);
+            self.programs.on_event(&self.state, position, event);
             self.webhooks.on_event(&self.state, position, event);
             self.head.on_event(event);
         }

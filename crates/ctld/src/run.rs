@@ -23,6 +23,7 @@ use crate::notify::Notify;
 use crate::peer::RequestOrigin;
 use crate::priority;
 use crate::program_settings::ProgramSettings;
+use crate::programs::mail_accounting::MailAccounting;
 use crate::programs::{self, Programs};
 use crate::quarantine::Quarantine;
 use crate::quota::{Users, raise_descriptors};
@@ -210,6 +211,7 @@ impl Core {
             ProgramSettings::read(&read.config),
             &recovered.state,
             to_writer.clone(),
+            mail_accounting(durable.reader.as_ref(), &follower)?,
         );
         let (webhooks, notices) =
             Webhooks::start(&durable.dir, &recovered.state, position, durable.missed)
@@ -307,6 +309,13 @@ impl Core {
         }
         configured
     }
+}
+
+/// Accounting for mails about jobs.
+fn mail_accounting(reader: Option<&Reader>, follower: &Arc<Follower>) -> Result<MailAccounting> {
+    let own = reader.map(Reader::another).transpose()?;
+    let history = own.map(|reader| Box::new(reader) as Box<dyn History>);
+    Ok(MailAccounting::new(history, follower))
 }
 
 /// Starts the threads that answer sacct.

@@ -1,5 +1,7 @@
 //! Accounting records and queries of them.
 
+pub mod efficiency;
+
 use minicbor::{Decode, Encode};
 use muster_model::account_limits::TresAmount;
 use muster_model::accounts::Transaction;

@@ -112,7 +112,7 @@ fn tres(job: &ProgramJob) -> String {
 }
 
 /// `2026-11-21T21:53:46` where the controller is.
-fn time(at: Option<Timestamp>) -> String {
+pub(super) fn time(at: Option<Timestamp>) -> String {
     let known = at.and_then(|at| jiff::Timestamp::from_second(at.unix_s()).ok());
     known.map_or_else(
         || "Unknown".to_owned(),

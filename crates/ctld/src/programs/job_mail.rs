@@ -5,9 +5,11 @@ use super::record::ProgramJob;
 use super::{duration, variable};
 use muster_core::event::{Event, JobChange};
 use muster_core::state::State;
+use muster_journal::Position;
 use muster_model::ids::JobId;
 use muster_model::job::{ArrayRole, Job, JobState, Reason};
 use muster_model::time::{TimeLimit, Timestamp};
+use muster_model::visible_text::{beginning, visible};
 use std::collections::BTreeSet;
 
 /// A mail about a job.
@@ -16,10 +18,37 @@ pub(super) struct JobMail {
     pub(super) subject: String,
     /// Variables for `MailProg`, beside those about the job.
     pub(super) env: Vec<(String, String)>,
+    pub(super) moment: MailMoment,
+    /// Its event: `Began`, `Ended` and so on.
+    pub(super) word: String,
+    /// Milliseconds that the job has run.
+    pub(super) ran_ms: Option<u64>,
+    /// The ends of an array's tasks, in a mail about the whole array that has ended.
+    pub(super) array: Option<ArrayOutcome>,
+    /// Position of the journal from which accounting has the use of the run.
+    pub(super) position: Position,
+}
+
+/// The part of a job's life at which a mail is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MailMoment {
+    Waits,
+    Began,
+    Runs,
+    /// The run has ended, also where the job returns to the queue.
+    Ended,
+}
+
+/// The number of an array's tasks, and of those that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ArrayOutcome {
+    pub(super) tasks: u32,
+    pub(super) failed: u32,
 }
 
 impl JobMail {
     fn add_run_time(&mut self, ran_ms: u64) {
+        self.ran_ms = Some(ran_ms);
         let ran = duration(ran_ms);
         self.subject.push_str(&format!(", Run time {ran}"));
         self.env.push(variable("SLURM_JOB_RUN_TIME", ran));
@@ -27,7 +56,7 @@ impl JobMail {
 
     /// Bytes that it takes.
     pub(super) fn bytes(&self) -> usize {
-        self.subject.len() + env_bytes(&self.env)
+        size_of::<JobMail>() + self.subject.len() + self.word.len() + env_bytes(&self.env)
     }
 }
 
@@ -172,6 +201,10 @@ impl JobMails {
             Some(_) => mail.subject.push_str(", COMPLETED, ExitCode [0-0]"),
             None => mail.subject.push_str(&outcome(job)),
         }
+        mail.array = array.map(|array| ArrayOutcome {
+            tasks: array.count,
+            failed: array.failed,
+        });
         mail.env
             .push(variable("SLURM_JOB_EXIT_CODE_MAX", job.exit.code));
         Some(mail)
@@ -208,6 +241,7 @@ pub(super) fn of_limit(job: &ProgramJob, percent: u64) -> JobMail {
     let word = format!("Reached {percent}% of time limit");
     let ran_ms = limit_ms(job.time_limit).unwrap_or_default() * percent / 100;
     let mut mail = named(job.id, &job.spec.name, &job.array, job.state, &word);
+    mail.moment = MailMoment::Runs;
     mail.add_run_time(ran_ms);
     mail
 }
@@ -221,6 +255,7 @@ fn limit_ms(limit: TimeLimit) -> Option<u64> {
 
 fn began(job: &Job, at: Timestamp, as_a_whole: bool) -> JobMail {
     let mut mail = mail(job, "Began", as_a_whole);
+    mail.moment = MailMoment::Began;
     let queued = duration(at.since_ms(job.submit_time));
     mail.subject.push_str(&format!(", Queued time {queued}"));
     mail.env.push(variable("SLURM_JOB_QUEUED_TIME", queued));
@@ -229,6 +264,7 @@ fn began(job: &Job, at: Timestamp, as_a_whole: bool) -> JobMail {
 
 fn after_run(job: &Job, at: Timestamp, word: &str, as_a_whole: bool) -> JobMail {
     let mut mail = mail(job, word, as_a_whole);
+    mail.moment = MailMoment::Ended;
     if job.start_time.is_some() {
         mail.add_run_time(job.run_time_ms(at));
     }
@@ -247,7 +283,7 @@ fn outcome(job: &Job) -> String {
 fn mail(job: &Job, word: &str, as_a_whole: bool) -> JobMail {
     let mut mail = named(job.id, &job.spec.name, &job.array, job.state, word);
     if as_a_whole {
-        let (id, name, submission) = (job.id, &job.spec.name, job.submission());
+        let (id, name, submission) = (job.id, shown(&job.spec.name), job.submission());
         mail.subject =
             format!("Slurm Array Summary Job_id={submission}_* ({id}) Name={name} {word}");
     }
@@ -259,11 +295,25 @@ fn named(id: JobId, name: &str, array: &ArrayRole, state: JobState, word: &str) 
         ArrayRole::Task { base, index } => format!("Array Task Job_id={base}_{index} ({id})"),
         ArrayRole::None | ArrayRole::Pending { .. } => format!("Job_id={id}"),
     };
+    let name = shown(name);
     JobMail {
         subject: format!("Slurm {whose} Name={name} {word}"),
         env: vec![
             variable("SLURM_JOB_STATE", state.name()),
             variable("SLURM_JOB_MAIL_TYPE", word),
         ],
+        moment: MailMoment::Waits,
+        word: word.to_owned(),
+        ran_ms: None,
+        array: None,
+        position: 0,
     }
+}
+
+/// Bytes of a name in a subject, which is one line.
+const NAME_BYTES_MAX: usize = 256;
+
+/// A job's name, as part of a line.
+fn shown(name: &str) -> String {
+    beginning(&visible(name), NAME_BYTES_MAX).to_owned()
 }

@@ -1,6 +1,8 @@
 //! A program that is to be run, as it waits: it names the job, and becomes arguments and an environment when it begins.
 
 use super::job_mail::{JobMail, env_bytes};
+use super::mail_accounting::{JobUse, MailAccounting};
+use super::mail_text;
 use super::record::ProgramJob;
 use super::{Invocation, completion, variable};
 use crate::mail_address;
@@ -167,8 +169,23 @@ impl ProgramPlan {
         ProgramPlan::of(PlannedProgram::Whole(Box::new(invocation)), &self.settings)
     }
 
-    /// The program with all that it is given.
+    /// The program with all that it is given; a mail has the use of its job from accounting.
+    pub(super) fn invocation_by(self, accounting: &MailAccounting) -> Invocation {
+        let used = match &self.what {
+            PlannedProgram::Mail(record, mail) => accounting.use_of(record, mail),
+            PlannedProgram::Job(..) | PlannedProgram::Trigger(..) | PlannedProgram::Whole(_) => {
+                JobUse::None
+            }
+        };
+        self.with_use(used)
+    }
+
+    /// The program with all that it is given; a mail without the use of its job.
     pub(super) fn invocation(self) -> Invocation {
+        self.with_use(JobUse::None)
+    }
+
+    fn with_use(self, used: JobUse) -> Invocation {
         let settings = &*self.settings;
         match self.what {
             PlannedProgram::Whole(invocation) | PlannedProgram::Trigger(_, invocation) => {
@@ -176,12 +193,14 @@ impl ProgramPlan {
             }
             PlannedProgram::Mail(record, mail) => {
                 let mut env = record.env(settings);
+                let text = mail_text::text(&record, &mail, &settings.cluster, used);
                 env.extend(mail.env);
                 Invocation {
                     what: "MailProg",
                     program: settings.mail_program.clone(),
                     args: mail_args(&record.spec, mail.subject, settings),
                     env,
+                    input: Some(text),
                     file: None,
                     time_limit: Some(MAIL_TIME_LIMIT),
                     owner: None,
@@ -195,6 +214,7 @@ impl ProgramPlan {
                     program,
                     args: Vec::new(),
                     env,
+                    input: None,
                     file: None,
                     time_limit: None,
                     owner: None,
@@ -232,7 +252,8 @@ impl Invocation {
     fn bytes(&self) -> usize {
         let args: usize = self.args.iter().map(|arg| arg.len()).sum();
         let file = self.file.as_ref().map_or(0, |(_, text)| text.len());
-        size_of::<Invocation>() + self.program.len() + args + env_bytes(&self.env) + file
+        let input = self.input.as_ref().map_or(0, String::len);
+        size_of::<Invocation>() + self.program.len() + args + env_bytes(&self.env) + input + file
     }
 }
 

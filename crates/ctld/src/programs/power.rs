@@ -81,6 +81,7 @@ impl Moves {
                 program,
                 args: vec![hosts],
                 env,
+                input: None,
                 file,
                 time_limit: None,
                 owner: None,

@@ -4,12 +4,14 @@
 
 use super::variable;
 use crate::program_settings::ProgramSettings;
+use muster_acct::RunKey;
 use muster_core::state::State;
 use muster_model::ids::JobId;
-use muster_model::job::{Allocation, ArrayInfo, ArrayRole, ExitStatus, Job, JobState};
+use muster_model::job::{Allocation, ArrayInfo, ArrayRole, ExitStatus, Job, JobState, Reason};
 use muster_model::job_env::{self, JobView, Variables};
 use muster_model::spec::JobSpec;
 use muster_model::time::{TimeLimit, Timestamp};
+use muster_model::visible_text::beginning;
 use std::sync::Arc;
 
 /// See the module.
@@ -22,6 +24,13 @@ pub(super) struct ProgramJob {
     array_info: Option<ArrayInfo>,
     pub(super) state: JobState,
     pub(super) partition: String,
+    pub(super) reason: Reason,
+    /// Free text after the reason, or its beginning.
+    pub(super) detail: Option<String>,
+    pub(super) cancelled_by: Option<u32>,
+    /// Its run, by which accounting knows it.
+    pub(super) run: RunKey,
+    pub(super) suspended_ms: u64,
     pub(super) exit: ExitStatus,
     pub(super) derived_exit: ExitStatus,
     pub(super) submit_time: Timestamp,
@@ -41,6 +50,13 @@ pub(super) struct AllocRecord {
     pub(super) nodes: usize,
     pub(super) cpus: u64,
     pub(super) memory_mib: u64,
+}
+
+/// Bytes that are kept of the text after a reason.
+const DETAIL_BYTES_MAX: usize = 512;
+
+fn detail_beginning(text: &str) -> String {
+    beginning(text, DETAIL_BYTES_MAX).to_owned()
 }
 
 impl ProgramJob {
@@ -63,6 +79,11 @@ impl ProgramJob {
             array_info: array_info.map(ArrayInfo::without_tasks),
             state: job.state,
             partition: job.partition.clone(),
+            reason: job.reason,
+            detail: job.reason_detail.as_deref().map(detail_beginning),
+            cancelled_by: job.cancelled_by,
+            run: RunKey::of(job),
+            suspended_ms: job.suspended_ms,
             exit: job.exit,
             derived_exit: job.derived_exit,
             submit_time: job.submit_time,
@@ -79,7 +100,8 @@ impl ProgramJob {
     pub(super) fn bytes(&self) -> usize {
         let alloc = self.alloc.as_ref();
         let texts = alloc.map_or(0, |alloc| alloc.hostlist.len() + alloc.partition.len());
-        size_of::<ProgramJob>() + self.partition.len() + texts
+        let detail = self.detail.as_ref().map_or(0, String::len);
+        size_of::<ProgramJob>() + self.partition.len() + texts + detail
     }
 
     /// Variables about the job for all of these programs.

@@ -156,6 +156,7 @@ fn invocation(run: &TriggerRun, settings: &ProgramSettings) -> Invocation {
         program,
         args,
         env: vec![super::variable("SLURM_CONF", &settings.conf_path)],
+        input: None,
         file: None,
         time_limit: Some(TIME_LIMIT),
         owner: (run.uid != own).then_some(TriggerOwner {

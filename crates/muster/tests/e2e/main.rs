@@ -40,6 +40,7 @@ mod job_texts;
 mod jsv;
 mod libslurm;
 mod logs;
+mod mails;
 mod metrics;
 mod mpi;
 mod mpi_default;
