@@ -24,7 +24,7 @@ core::snapshot::Snapshot [map]
 ";
 
 /// What nodes have left, which follows from the jobs that are on them.
-const CALCULATED: [&str; 9] = [
+const CALCULATED: [&str; 11] = [
     "nodes[0].free_cpus",
     "nodes[0].used_mib",
     "nodes[0].exclusive",
@@ -33,6 +33,8 @@ const CALCULATED: [&str; 9] = [
     "nodes[0].alone",
     "nodes[0].alone_by_user",
     "nodes[0].only_user",
+    "nodes[0].alone_by_label",
+    "nodes[0].mcs_label",
     "nodes[0].stopped",
 ];
 
