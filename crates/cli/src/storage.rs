@@ -35,7 +35,7 @@ pub(crate) static SPEC: Spec = Spec {
     notes: "\
 'muster storage scan NAME DIRECTORY' looks through the directory, as far as it is on one file system, and has the controller record \
 what each user has there, as the file system NAME. An administrator of accounting runs it, as a user who may read all directories: a line of \
-root's crontab for each file system, on a host that has it: 17 1 * * * nice ionice -c3 muster storage scan home /home
+root's crontab for each file system, on a host that has it: 17 1 * * * nice ionice -c3 timeout 8h muster storage scan home /home
 
 Bytes are those that are allocated. A file with several names counts once. Growth is counted from the first scan of the last 30 days; scans are \
 kept for 400 days.",

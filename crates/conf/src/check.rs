@@ -15,7 +15,7 @@ use crate::webhooks;
 use crate::{
     Config, NodeDef, SLURMD_SPOOL_DIR_BYTES_MAX, expand_path, files, job_container, topology,
 };
-use muster_model::mcs::McsConfig;
+use muster_model::mcs::{McsConfig, McsKind};
 
 /// Where Slurm looks without `SLURM_CONF`.
 pub const DEFAULT_PATH: &str = "/etc/slurm/slurm.conf";
@@ -292,6 +292,14 @@ fn mcs_parameters(config: &Config) -> Vec<Diagnostic> {
         let message = format!("MCSParameters: {why}");
         let help = "see MCSParameters in slurm.conf(5)";
         findings.error(&setting.origin, "MCSParameters", message, help);
+    }
+    let enforced = config.text("AccountingStorageEnforce").unwrap_or("");
+    let has_associations = !matches!(enforced.to_ascii_lowercase().as_str(), "" | "none" | "0");
+    if let Some(setting) = plugin.filter(|_| kind == McsKind::Account && !has_associations) {
+        let message =
+            "any user gets the label of any account by --account, since accounts are not enforced";
+        let help = "set AccountingStorageEnforce=associations";
+        findings.warn(&setting.origin, "MCSPlugin", message, help);
     }
     findings.sorted()
 }

@@ -242,12 +242,10 @@ pub(crate) fn job_counts(state: &State, identity: &Identity) -> Response {
         );
         groups.entry(key).or_default().count(job);
     }
-    let is_hidden = |name: &str| {
-        let mut partitions = state.partitions.iter();
-        partitions.any(|partition| partition.name == name && partition.hidden)
-    };
+    let hidden = state.partitions.iter().filter(|partition| partition.hidden);
+    let hidden: HashSet<&str> = hidden.map(|partition| partition.name.as_str()).collect();
     let group = |((user, account, partition), counted): ((&str, &str, &str), CountedJobs)| {
-        let hidden = is_hidden(partition);
+        let hidden = hidden.contains(partition);
         let [user, account, partition] = [user, account, partition].map(str::to_owned);
         let shown = counted.shown.into_iter().map(|counted| ShownCount {
             state: counted.kind.state.to_owned(),

@@ -56,6 +56,7 @@ pub(super) fn edit(
                 AccountsAsk::NoteJobs(note) => {
                     jobs::note(draft.state, identity, &edit.names, note)?
                 }
+                AccountsAsk::RecordStorage(scan) => storage::record(&edit.names, scan, draft.now)?,
                 _ => changes(draft.state, edit)?,
             }
         }
@@ -207,7 +208,6 @@ fn changes(state: &State, edit: &AccountsEdit) -> Result<Vec<AccountsChange>, Re
         AccountsAsk::ResetAccountUsage => Ok(users::reset_account_usage(records, names)),
         AccountsAsk::ResetQosUsage => qos::reset_usage(state, names),
         AccountsAsk::ReserveJobIds(last) => jobs::reserve_ids(state, *last),
-        AccountsAsk::RecordStorage(scan) => storage::record(&edit.names, scan),
         AccountsAsk::SetUsage(all) => users::set_usage(records, all),
         AccountsAsk::AddQos(ask) => qos::add(state, names, ask),
         AccountsAsk::ModifyQos(ask) => qos::modify(state, names, ask),

@@ -42,6 +42,8 @@ pub(crate) fn set_label(
     spec: &mut JobSpec,
 ) -> Result<(), Refusal> {
     let Some(mcs) = &config.mcs else {
+        // Kept, it would be a label that nobody has checked once a site has labels.
+        spec.shown.retain(|(key, _)| key != MCS_LABEL);
         return Ok(());
     };
     let asked = spec.mcs_label().map(str::to_owned);

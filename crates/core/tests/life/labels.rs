@@ -61,10 +61,10 @@ fn a_job_gets_its_label_where_it_asks_or_must() {
         };
         assert_eq!(world.refused(uid, command), RefusalCode::InvalidMcsLabel);
     }
-    // Without a plugin it is a text.
+    // Without a plugin nobody checks it, and none is kept.
     let mut world = World::new();
     let named = world.submit(asking(Some("any"), Sharing::Default));
-    assert_eq!(label_of(&world, named), Some("any"));
+    assert_eq!(label_of(&world, named), None);
 }
 
 #[test]

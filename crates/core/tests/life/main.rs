@@ -36,6 +36,7 @@ mod resizing;
 mod rights;
 mod running;
 mod shared_records;
+mod storage;
 mod stored;
 mod submission;
 mod submitted_again;

@@ -6,14 +6,16 @@ use muster_conf::endpoint;
 use muster_conf::{Diagnostic, Severity};
 use muster_trust::host::short_name;
 use nix::fcntl::{Flock, FlockArg};
-use nix::unistd::{AccessFlags, access};
+use nix::unistd::{AccessFlags, access, geteuid};
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
 /// The largest file that is changed, bytes.
 const FILE_BYTES_MAX: u64 = 4 << 20;
+/// The file whose lock a change holds.
+const LOCK: &str = ".muster-qconf.lock";
 
 /// A file beside slurm.conf.
 pub(super) struct SiteFile {
@@ -49,9 +51,7 @@ impl SiteFile {
     ) -> Result<(), String> {
         let shown = self.path.display().to_string();
         let failed = |e: std::io::Error| format!("error changing {shown}: {e}");
-        let directory = File::open(&self.directory).map_err(failed)?;
-        let lock = Flock::lock(directory, FlockArg::LockExclusive)
-            .map_err(|(_, e)| format!("error locking {}: {e}", self.directory.display()))?;
+        let lock = self.lock()?;
         let before = self.read().map_err(failed)?;
         let text = change(&before)?;
         let findings = check(&text, &shown);
@@ -63,7 +63,29 @@ impl SiteFile {
             return Err(format!("denied: {}", errors.join("\n")));
         }
         self.write(&text).map_err(failed)?;
-        lock.sync_all().map_err(failed)
+        drop(lock);
+        let directory = File::open(&self.directory);
+        directory.and_then(|own| own.sync_all()).map_err(failed)
+    }
+
+    /// Locks the file against other changes, by a file that others can neither open nor lock.
+    fn lock(&self) -> Result<Flock<File>, String> {
+        let path = self.directory.join(LOCK);
+        let failed = |e: std::io::Error| format!("error locking {}: {e}", path.display());
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(nix::libc::O_NOFOLLOW)
+            .open(&path)
+            .map_err(failed)?;
+        // The owner of the directory changes its files as well.
+        let owner = fs::metadata(&self.directory).map_err(failed)?.uid();
+        if geteuid().is_root() {
+            fchown(&file, Some(owner), None).map_err(failed)?;
+        }
+        Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, e)| failed(e.into()))
     }
 
     /// The text as it is now.
@@ -80,8 +102,11 @@ impl SiteFile {
         let mut text = String::new();
         match File::open(&self.path) {
             Ok(file) => {
-                file.take(FILE_BYTES_MAX).read_to_string(&mut text)?;
-                Ok(text)
+                file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+                match text.len() as u64 > FILE_BYTES_MAX {
+                    true => Err(std::io::Error::other("it has more than 4 MiB")),
+                    false => Ok(text),
+                }
             }
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(text),
             Err(e) => Err(e),
@@ -113,6 +138,8 @@ impl SiteFile {
         if let Some(own) = before {
             fchown(&file, Some(own.uid()), Some(own.gid()))?;
         }
+        // The mask of the caller is not the file's.
+        file.set_permissions(fs::Permissions::from_mode(mode))?;
         file.write_all(text.as_bytes())?;
         file.sync_all()
     }

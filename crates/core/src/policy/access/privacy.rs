@@ -265,7 +265,8 @@ fn is_of(scope: &Scope, me: &str, mine: &BTreeSet<String>) -> bool {
     }
 }
 
-/// The use that a user may see: with `PrivateData=jobs`, `usage` or `users`, the own one and that of coordinated accounts.
+/// The use that a user may see: with `PrivateData=jobs`, `usage` or `users`, the own one and that of coordinated accounts; with
+/// `PrivateData=accounts`, of accounts as such that of coordinated ones.
 pub fn uses(state: &State, identity: &Identity, mut all: Vec<ScopeUse>) -> Vec<ScopeUse> {
     let words = PrivateData::JOBS
         .with(PrivateData::USAGE)
@@ -275,6 +276,15 @@ pub fn uses(state: &State, identity: &Identity, mut all: Vec<ScopeUse>) -> Vec<S
         let me = known.map_or(identity.user.as_str(), |user| user.name.as_str());
         let mine = coordinated(&state.accounts, me);
         all.retain(|used| is_of(&used.scope, me, &mine));
+    }
+    if hides(state, identity, PrivateData::ACCOUNTS) {
+        let known = state.accounts.user(&identity.user);
+        let me = known.map_or(identity.user.as_str(), |user| user.name.as_str());
+        let mine = coordinated(&state.accounts, me);
+        all.retain(|used| match &used.scope {
+            Scope::Account(account) | Scope::QosAccount(_, account) => mine.contains(account),
+            _ => true,
+        });
     }
     all
 }

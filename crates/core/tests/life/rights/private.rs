@@ -134,6 +134,15 @@ fn use_of_others_is_private() {
         assert_eq!(seen(OWNER), if hidden { 2 } else { 4 }, "{words}");
         assert_eq!(seen(STRANGER), if hidden { 0 } else { 4 }, "{words}");
     }
+    // Accounts as such are hidden with their definitions.
+    let (w, ..) = private("accounts");
+    let seen = |uid| privacy::uses(&w.state, &user(uid), all());
+    assert!(
+        seen(STRANGER)
+            .iter()
+            .all(|used| !matches!(used.scope, Scope::Account(_)))
+    );
+    assert_eq!((seen(STRANGER).len(), seen(OPERATOR).len()), (3, 4));
 }
 
 #[test]
