@@ -188,8 +188,8 @@ A node with a key is known by nothing else. Another token for it, and 'join', pu
 const INSTALL: &str = "\
 Usage: muster install DIR
 Puts this program into DIR as 'muster', with a hard link for each daemon and each of Slurm's commands, and
-DRMAA's libraries and headers (libdrmaa.so.1.0, drmaa.h; libdrmaa2.so, drmaa2.h) and Slurm's (libslurm.so.38, slurm/slurm.h), where
-this build has them.
+DRMAA's libraries and headers (libdrmaa.so.1.0, drmaa.h; libdrmaa2.so, drmaa2.h) and Slurm's (libslurm.so.38,
+slurm/slurm.h), where this build has them.
 'muster' there is a hard link to this program's file, or a copy of the caller's own if it is on another file
 system or anybody but the caller and root can write to it.
 
