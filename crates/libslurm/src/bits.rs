@@ -182,11 +182,14 @@ value_functions! {
     fn slurm_bit_alloc(size: i64) -> *mut i64, else null_mut(), {
         Ok(made(size))
     }
-    /// Changes the length of a string; bits that are added are off.
+    /// Changes the length of a string; bits that are added are off. A length that cannot be leaves the string as it is.
     fn slurm_bit_realloc(at: *mut *mut i64, size: i64) -> *mut i64, else null_mut(), {
         let Some(place) = at.as_mut() else { return Ok(null_mut()) };
         let old = BitString::of(*place)?;
         let new = made_of(size, old.set_bits());
+        if new.is_null() {
+            return Err(CallError::argument("no length of a string of bits"));
+        }
         libc::free((*place).cast());
         *place = new;
         Ok(new)
@@ -537,6 +540,22 @@ mod tests {
             slurm_bit_free(&mut copy);
             assert!(own.is_null());
             assert_eq!(slurm_bit_size(own), 0);
+        }
+    }
+
+    #[test]
+    fn a_length_that_is_refused_leaves_the_string() {
+        // SAFETY: the string is this test's.
+        unsafe {
+            let mut own = slurm_bit_alloc(70);
+            slurm_bit_set(own, 69);
+            for size in [-1, i64::MAX] {
+                assert!(slurm_bit_realloc(&mut own, size).is_null());
+                assert_eq!(slurm_bit_test(own, 69), 1);
+            }
+            assert_eq!(slurm_bit_realloc(&mut own, 80), own);
+            assert_eq!((slurm_bit_size(own), slurm_bit_fls(own)), (80, 69));
+            slurm_bit_free(&mut own);
         }
     }
 
