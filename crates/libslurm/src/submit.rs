@@ -583,12 +583,12 @@ status_functions! {
     fn slurm_job_will_run(description: *mut SlurmJobDesc) {
         let found = forecast(description)?;
         let nodes = memory::text(found.node_list.0).unwrap_or_default();
-        eprintln!(
+        crate::error::complain(&format!(
             "Job {} to start at {} using {} processors on nodes {nodes}",
             found.job_id,
             crate::times::text_of(found.start_time),
             found.proc_cnt
-        );
+        ));
         use crate::abi::members::CMember as _;
         found.release();
         Ok(())
