@@ -68,12 +68,12 @@ const BOUNDS: QueueBounds = QueueBounds {
     cut_beyond: 64 << 20,
 };
 
-/// Mails: sixteen at the same time. They have a queue of their own, so that no program that jobs wait for comes after them. Further
-/// mails of a user are not sent.
+/// Mails: sixteen at the same time, four of one user, since a mail may wait for accounting. They have a queue of their own, so that no
+/// program that jobs wait for comes after them. Further mails of a user are not sent.
 const MAIL_BOUNDS: QueueBounds = QueueBounds {
     what: "mail",
     at_once: 16,
-    of_user_at_once: usize::MAX,
+    of_user_at_once: 4,
     items: 20_000,
     bytes: ByteBounds {
         own: 64 << 20,

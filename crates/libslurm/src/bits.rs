@@ -18,17 +18,19 @@ const WORD_BITS: usize = 64;
 const BITS_MAX: usize = 1 << 30;
 
 /// A string of bits of a program's.
-struct BitString<'a> {
+struct BitString {
     size: usize,
-    words: &'a mut [i64],
+    /// The words after the head, which are as many as [`BitString::words`]. They are no slice: programs may give one string as both
+    /// arguments.
+    first: *mut i64,
 }
 
-impl<'a> BitString<'a> {
+impl BitString {
     /// The bits of a pointer.
     ///
     /// # Safety
-    /// `at` is null or a string of `slurm_bit_alloc` that was not freed, which nothing else uses now.
-    unsafe fn of(at: *mut i64) -> Result<BitString<'a>, CallError> {
+    /// `at` is null or a string of `slurm_bit_alloc`, which is not freed and no other thread uses while the value is there.
+    unsafe fn of(at: *mut i64) -> Result<BitString, CallError> {
         let wrong = || CallError::argument("no string of bits");
         if at.is_null() {
             return Err(wrong());
@@ -39,14 +41,30 @@ impl<'a> BitString<'a> {
         if mark != MARK {
             return Err(wrong());
         }
-        // SAFETY: as many words follow.
-        let words =
-            unsafe { std::slice::from_raw_parts_mut(at.add(HEAD), size.div_ceil(WORD_BITS)) };
-        Ok(BitString { size, words })
+        // SAFETY: the words follow the head.
+        let first = unsafe { at.add(HEAD) };
+        Ok(BitString { size, first })
+    }
+
+    /// Number of words.
+    fn words(&self) -> usize {
+        self.size.div_ceil(WORD_BITS)
+    }
+
+    fn word(&self, place: usize) -> i64 {
+        assert!(place < self.words(), "a place of the string");
+        // SAFETY: the string has that word.
+        unsafe { self.first.add(place).read() }
+    }
+
+    fn put_word(&mut self, place: usize, word: i64) {
+        assert!(place < self.words(), "a place of the string");
+        // SAFETY: the string has that word.
+        unsafe { self.first.add(place).write(word) };
     }
 
     fn has(&self, bit: usize) -> bool {
-        bit < self.size && self.words[bit / WORD_BITS] >> (bit % WORD_BITS) & 1 != 0
+        bit < self.size && self.word(bit / WORD_BITS) >> (bit % WORD_BITS) & 1 != 0
     }
 
     fn put(&mut self, bit: usize, on: bool) {
@@ -54,8 +72,9 @@ impl<'a> BitString<'a> {
             return;
         }
         let mask = 1 << (bit % WORD_BITS);
-        let word = &mut self.words[bit / WORD_BITS];
-        *word = if on { *word | mask } else { *word & !mask };
+        let word = self.word(bit / WORD_BITS);
+        let word = if on { word | mask } else { word & !mask };
+        self.put_word(bit / WORD_BITS, word);
     }
 
     fn put_range(&mut self, from: i64, to: i64, on: bool) {
@@ -90,7 +109,7 @@ impl<'a> BitString<'a> {
     }
 
     fn clear(&mut self) {
-        self.words.fill(0);
+        (0..self.words()).for_each(|place| self.put_word(place, 0));
     }
 
     /// `0-3,5`.
@@ -163,11 +182,14 @@ value_functions! {
     fn slurm_bit_alloc(size: i64) -> *mut i64, else null_mut(), {
         Ok(made(size))
     }
-    /// Changes the length of a string; bits that are added are off.
+    /// Changes the length of a string; bits that are added are off. A length that cannot be leaves the string as it is.
     fn slurm_bit_realloc(at: *mut *mut i64, size: i64) -> *mut i64, else null_mut(), {
         let Some(place) = at.as_mut() else { return Ok(null_mut()) };
         let old = BitString::of(*place)?;
         let new = made_of(size, old.set_bits());
+        if new.is_null() {
+            return Err(CallError::argument("no length of a string of bits"));
+        }
         libc::free((*place).cast());
         *place = new;
         Ok(new)
@@ -342,7 +364,8 @@ value_functions! {
     /// Whether both have the same bits.
     fn slurm_bit_equal(left: *mut i64, right: *mut i64) -> c_int, else 0, {
         let (left, right) = (BitString::of(left)?, BitString::of(right)?);
-        Ok((left.size == right.size && left.words == right.words).into())
+        let is_equal = |place| left.word(place) == right.word(place);
+        Ok((left.size == right.size && (0..left.words()).all(is_equal)).into())
     }
     /// A string with the first bits of another that are on; null if there are not as many.
     fn slurm_bit_pick_cnt(at: *mut i64, wanted: i64) -> *mut i64, else null_mut(), {
@@ -517,6 +540,42 @@ mod tests {
             slurm_bit_free(&mut copy);
             assert!(own.is_null());
             assert_eq!(slurm_bit_size(own), 0);
+        }
+    }
+
+    #[test]
+    fn a_length_that_is_refused_leaves_the_string() {
+        // SAFETY: the string is this test's.
+        unsafe {
+            let mut own = slurm_bit_alloc(70);
+            slurm_bit_set(own, 69);
+            for size in [-1, i64::MAX] {
+                assert!(slurm_bit_realloc(&mut own, size).is_null());
+                assert_eq!(slurm_bit_test(own, 69), 1);
+            }
+            assert_eq!(slurm_bit_realloc(&mut own, 80), own);
+            assert_eq!((slurm_bit_size(own), slurm_bit_fls(own)), (80, 69));
+            slurm_bit_free(&mut own);
+        }
+    }
+
+    /// Under miri it fails where two mutable references lead to one string.
+    #[test]
+    fn both_arguments_may_be_one_string() {
+        // SAFETY: the string is this test's.
+        unsafe {
+            let mut own = slurm_bit_alloc(70);
+            slurm_bit_set(own, 3);
+            slurm_bit_set(own, 69);
+            assert_eq!(slurm_bit_equal(own, own), 1);
+            assert_eq!(slurm_bit_super_set(own, own), 1);
+            assert_eq!(slurm_bit_overlap(own, own), 2);
+            assert_eq!(slurm_bit_overlap_any(own, own), 1);
+            slurm_bit_and(own, own);
+            slurm_bit_or(own, own);
+            slurm_bit_copybits(own, own);
+            assert_eq!(slurm_bit_set_count(own), 2);
+            slurm_bit_free(&mut own);
         }
     }
 }

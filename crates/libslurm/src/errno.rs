@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::error::{FAILED, set};
+use crate::error::{FAILED, complain, set};
 use crate::memory;
 use libc::{c_char, c_int};
 use muster_cli::library;
@@ -53,7 +53,7 @@ quiet_functions! {
     /// Writes a text and that of the thread's error number to standard error.
     fn slurm_perror(message: *const c_char) {
         let number = *libc::__errno_location();
-        eprintln!("{}: {}", memory::text(message).unwrap_or_default(), text(number));
+        complain(&format!("{}: {}", memory::text(message).unwrap_or_default(), text(number)));
         set(number);
     }
 }

@@ -7,6 +7,7 @@ use libc::c_int;
 use muster_cli::connect::ConnectError;
 use muster_cli::library;
 use muster_model::refusal::Refusal;
+use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// `SLURM_ERROR`.
@@ -89,6 +90,11 @@ pub fn set(number: c_int) {
 /// Environment variable that has failed calls written to standard error, with their reasons.
 const EXPLAIN: &str = "MUSTER_LIBSLURM_EXPLAIN";
 
+/// Writes a line to standard error. `eprintln!` panics where that is a pipe that nobody reads, and no panic may leave this library.
+pub fn complain(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
 /// Runs the work of a function that gives `failed` where it fails, and sets the error number. A panic ends here.
 pub fn guarded<T>(failed: T, work: impl FnOnce() -> Result<T, CallError>) -> T {
     let done = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
@@ -97,7 +103,7 @@ pub fn guarded<T>(failed: T, work: impl FnOnce() -> Result<T, CallError>) -> T {
     });
     done.unwrap_or_else(|error| {
         if std::env::var_os(EXPLAIN).is_some() {
-            eprintln!("libslurm: {error}");
+            complain(&format!("libslurm: {error}"));
         }
         set(error.number);
         failed
@@ -127,5 +133,18 @@ mod tests {
         );
         assert_eq!(status(|| Err(CallError::argument("x"))), FAILED);
         assert_eq!(status(|| Ok(())), 0);
+    }
+
+    /// The test above, in a process whose standard error is a pipe that nobody reads.
+    #[test]
+    fn failures_are_explained_where_nobody_reads() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut own = std::process::Command::new(std::env::current_exe().unwrap());
+        own.args(["--nocapture", "a_panic_is_an_error_of_its_caller"])
+            .env(EXPLAIN, "1")
+            .stdout(std::process::Stdio::null())
+            .stderr(writer);
+        assert!(own.status().unwrap().success());
     }
 }

@@ -92,10 +92,10 @@ unsafe fn list<'a>(at: *mut SlurmList) -> Option<&'a mut SlurmList> {
 /// The entries of a list.
 ///
 /// # Safety
-/// `at` is null or a list that was not destroyed.
+/// `at` is null or a list that was not destroyed, which nothing changes now.
 pub unsafe fn entries(at: *mut SlurmList) -> Vec<*mut c_void> {
     // SAFETY: as the caller promises.
-    unsafe { list(at) }.map_or_else(Vec::new, |own| own.items.clone())
+    unsafe { at.as_ref() }.map_or_else(Vec::new, |own| own.items.clone())
 }
 
 macro_rules! list_functions {
@@ -212,9 +212,10 @@ list_functions! {
         }
         c_int::try_from(count).unwrap_or(c_int::MAX)
     };
-    /// Moves the entries of another list to the end of this one.
+    /// Moves the entries of another list to the end of this one; none where both are one list.
     fn slurm_list_transfer(other: *mut SlurmList) -> c_int = 0, |own| {
         let mut moved = Vec::new();
+        let other = if std::ptr::eq(own, other) { null_mut() } else { other };
         if let Some(other) = list(other) {
             while !other.items.is_empty() {
                 moved.push(other.take(0));
@@ -226,7 +227,8 @@ list_functions! {
     };
     /// Adds the entries of another list, which has them as well.
     fn slurm_list_append_list(other: *mut SlurmList) -> c_int = 0, |own| {
-        let added = entries(other);
+        let is_same = std::ptr::eq(own, other);
+        let added = if is_same { own.items.clone() } else { entries(other) };
         let count = added.len();
         own.items.extend(added);
         c_int::try_from(count).unwrap_or(c_int::MAX)
@@ -403,6 +405,21 @@ mod tests {
             slurm_list_destroy(own);
             assert!(slurm_list_next(one).is_null(), "its list is gone");
             slurm_list_iterator_destroy(one);
+        }
+    }
+
+    #[test]
+    fn a_list_may_be_added_to_itself() {
+        // SAFETY: the list is this test's.
+        unsafe {
+            let own = slurm_list_create(None);
+            for at in 1..=2 {
+                slurm_list_append(own, number(at));
+            }
+            assert_eq!(slurm_list_transfer(own, own), 0);
+            assert_eq!(slurm_list_append_list(own, own), 2);
+            assert_eq!(entries(own), [1, 2, 1, 2].map(number));
+            slurm_list_destroy(own);
         }
     }
 }

@@ -76,6 +76,18 @@ pub unsafe fn raw<'a>(at: *const c_char) -> Option<&'a [u8]> {
     Some(unsafe { CStr::from_ptr(at) }.to_bytes())
 }
 
+/// As above, of at most `most` bytes: no byte behind them is read.
+///
+/// # Safety
+/// `at` is null, or a string or `most` bytes that live for `'a`.
+unsafe fn beginning<'a>(at: *const c_char, most: size_t) -> Option<&'a [u8]> {
+    if at.is_null() {
+        return None;
+    }
+    // SAFETY: strnlen(3) reads no more than that.
+    Some(unsafe { std::slice::from_raw_parts(at.cast::<u8>(), libc::strnlen(at, most)) })
+}
+
 /// Writes a text with a zero byte into a buffer of the program's, cut to its size.
 ///
 /// # Safety
@@ -208,12 +220,8 @@ pub unsafe extern "C" fn slurm_xstrdup(own: *const c_char) -> *mut c_char {
 /// `own` is null or a string, or has `most` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn slurm_xstrndup(own: *const c_char, most: size_t) -> *mut c_char {
-    if own.is_null() {
-        return null_mut();
-    }
-    // SAFETY: strnlen(3) reads no more than that.
-    let read = unsafe { std::slice::from_raw_parts(own.cast::<u8>(), libc::strnlen(own, most)) };
-    bytes(read)
+    // SAFETY: as the caller promises.
+    unsafe { beginning(own, most) }.map_or(null_mut(), bytes)
 }
 
 /// Compares strings as strcmp(3) does; null is less than any.
@@ -230,17 +238,16 @@ pub unsafe extern "C" fn slurm_xstrcmp(left: *const c_char, right: *const c_char
 /// As above, of at most `most` bytes.
 ///
 /// # Safety
-/// Each is null or a string.
+/// Each is null or a string, or has `most` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn slurm_xstrncmp(
     left: *const c_char,
     right: *const c_char,
     most: size_t,
 ) -> c_int {
-    let cut = |own: Option<&'static [u8]>| own.map(|own| &own[..own.len().min(most)]);
-    // SAFETY: as the caller promises; nothing of them outlives the call.
-    let (left, right) = unsafe { (raw(left), raw(right)) };
-    cut(left).cmp(&cut(right)) as c_int
+    // SAFETY: as the caller promises.
+    let (left, right) = unsafe { (beginning(left, most), beginning(right, most)) };
+    left.cmp(&right) as c_int
 }
 
 /// As `slurm_xstrcmp`, for which letters of both cases are equal.
@@ -253,4 +260,37 @@ pub unsafe extern "C" fn slurm_xstrcasecmp(left: *const c_char, right: *const c_
     // SAFETY: as the caller promises.
     let (left, right) = unsafe { (raw(left), raw(right)) };
     lower(left).cmp(&lower(right)) as c_int
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fields of fixed width have no zero byte at their ends.
+    #[test]
+    fn bounded_comparisons_read_no_further() {
+        // SAFETY: the page is this test's; any access behind it would end the process.
+        unsafe {
+            // A multiple of the size of a page on all machines.
+            let page = 65_536;
+            let own = libc::mmap(
+                null_mut(),
+                2 * page,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            );
+            assert_ne!(own, libc::MAP_FAILED);
+            let behind = own.cast::<c_char>().add(page);
+            assert_eq!(libc::mprotect(behind.cast(), page, libc::PROT_NONE), 0);
+            let field = behind.sub(4);
+            std::ptr::copy_nonoverlapping(c"abcd".as_ptr(), field, 4);
+            assert_eq!(slurm_xstrncmp(field, c"abcdef".as_ptr(), 4), 0);
+            assert_eq!(slurm_xstrncmp(c"abcx".as_ptr(), field, 3), 0);
+            assert!(slurm_xstrncmp(field, c"abcx".as_ptr(), 4) < 0);
+            assert!(slurm_xstrncmp(null_mut(), field, 4) < 0);
+            libc::munmap(own, 2 * page);
+        }
+    }
 }

@@ -3,7 +3,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::error::{NOT_SUPPORTED, set};
+use crate::error::{NOT_SUPPORTED, complain, set};
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
@@ -14,7 +14,9 @@ static NAMED: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
 pub fn refuse(name: &'static str) {
     let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
     if named.insert(name) {
-        eprintln!("libslurm: error: {name} is not implemented (docs/libslurm.md)");
+        complain(&format!(
+            "libslurm: error: {name} is not implemented (docs/libslurm.md)"
+        ));
     }
     set(NOT_SUPPORTED);
 }

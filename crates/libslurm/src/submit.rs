@@ -338,6 +338,28 @@ unsafe fn strings(at: Foreign, count: u32) -> Vec<Vec<u8>> {
     (0..count as usize).filter_map(one).collect()
 }
 
+/// The file mode mask of a job: `SLURM_UMASK` of its variables in octal, else this process's.
+fn umask(environment: &[Vec<u8>]) -> u32 {
+    let given = environment
+        .iter()
+        .find_map(|variable| variable.strip_prefix(b"SLURM_UMASK="));
+    let given = given.and_then(|text| std::str::from_utf8(text).ok());
+    let given = given.and_then(|text| u32::from_str_radix(text, 8).ok());
+    given.unwrap_or_else(own_umask) & 0o777
+}
+
+/// The mask of this process. umask(2) would change it for a moment, in which other threads of the program may make files.
+fn own_umask() -> u32 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    let mask = mask.and_then(|text| u32::from_str_radix(text.trim(), 8).ok());
+    mask.unwrap_or_else(|| {
+        let mask = nix::sys::stat::umask(nix::sys::stat::Mode::empty());
+        nix::sys::stat::umask(mask);
+        mask.bits()
+    })
+}
+
 /// The request for a job; for an allocation where it has no script.
 ///
 /// # Safety
@@ -364,14 +386,15 @@ pub unsafe fn request(at: *const SlurmJobDesc, is_batch: bool) -> Result<UserCom
             .iter()
             .map(|word| String::from_utf8_lossy(word).into_owned());
         let here = std::env::current_dir().unwrap_or_default();
+        let environment = strings(own.environment, own.env_size);
         let asked = JobRequest {
             options: options(own)?.0,
             script: script.filter(|_| is_batch),
             argv: argv.collect(),
-            environment: strings(own.environment, own.env_size),
+            umask: umask(&environment),
+            environment,
             work_dir: memory::text(own.work_dir.0)
                 .unwrap_or_else(|| here.to_string_lossy().into_owned()),
-            umask: 0o022,
             submit_line: memory::text(own.submit_line.0).unwrap_or_default(),
             submit_host: memory::text(own.alloc_node.0).unwrap_or_default(),
             test_only: false,
@@ -583,12 +606,12 @@ status_functions! {
     fn slurm_job_will_run(description: *mut SlurmJobDesc) {
         let found = forecast(description)?;
         let nodes = memory::text(found.node_list.0).unwrap_or_default();
-        eprintln!(
+        crate::error::complain(&format!(
             "Job {} to start at {} using {} processors on nodes {nodes}",
             found.job_id,
             crate::times::text_of(found.start_time),
             found.proc_cnt
-        );
+        ));
         use crate::abi::members::CMember as _;
         found.release();
         Ok(())
@@ -663,6 +686,20 @@ mod tests {
         assert_eq!(has("nice").as_deref(), Some("-5"));
         assert!(has("hold").is_some() && has("exclusive").is_some());
         assert!(has("requeue").is_none() && has("mem").is_none());
+    }
+
+    #[test]
+    fn the_mask_is_of_the_variables_or_of_the_process() {
+        let of = |variables: &[&str]| {
+            let all: Vec<Vec<u8>> = variables.iter().map(|own| (*own).into()).collect();
+            umask(&all)
+        };
+        assert_eq!(of(&["A=1", "SLURM_UMASK=0077"]), 0o077);
+        assert_eq!(of(&["SLURM_UMASK=10027"]), 0o027);
+        let before = nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o137));
+        let own = [of(&["A=1"]), of(&["SLURM_UMASK=no"])];
+        nix::sys::stat::umask(before);
+        assert_eq!(own, [0o137, 0o137]);
     }
 
     #[test]

@@ -5,7 +5,9 @@ use super::submit_options::QSUB;
 use crate::listing::complain;
 use crate::options::env;
 use crate::people;
-use std::os::unix::fs::MetadataExt as _;
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::Read as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// Options from one place, with what to call it in messages; empty for the command line.
@@ -22,36 +24,81 @@ pub(super) struct Misplaced {
     pub(super) wrong: UsageError,
 }
 
-/// The sge_request files that there are, the weakest first: the cell's, the user's, the directory's.
-pub(super) fn request_files() -> Vec<PathBuf> {
+/// The options of the sge_request files that there are, the weakest first: the cell's, the user's, the directory's.
+pub(super) fn from_request_files() -> Result<Vec<OptionSource>, Misplaced> {
+    let mut places = Vec::new();
+    for path in request_files() {
+        let file = trusted(&path).and_then(|file| file.map(read).transpose());
+        if let Some(text) = file.map_err(|e| unreadable(&path, &e))? {
+            places.extend(lines(&path, &text, 0)?);
+        }
+    }
+    Ok(places)
+}
+
+/// Where there may be sge_request files.
+fn request_files() -> Vec<PathBuf> {
     let cell = env("SGE_CELL").unwrap_or_else(|| "default".to_owned());
     let root = env("SGE_ROOT").map(|root| Path::new(&root).join(cell).join("common/sge_request"));
     let home = home().join(".sge_request");
     let mut all: Vec<PathBuf> = root.into_iter().chain([home]).collect();
-    let here = PathBuf::from(".sge_request");
+    let here = PathBuf::from(HERE);
     // Called at home, one file is both.
     if here.canonicalize().ok() != all.last().and_then(|last| last.canonicalize().ok()) {
         all.push(here);
     }
-    all.retain(|file| file.is_file() && is_trusted(file));
     all
 }
 
-/// Whether a file of options is the caller's or root's, and not open to all: options name programs to run, and
-/// a directory that jobs are submitted from may be open to all.
-fn is_trusted(file: &Path) -> bool {
-    let Ok(found) = std::fs::metadata(file) else {
-        return false;
+/// The sge_request file of the directory that jobs are submitted from.
+const HERE: &str = ".sge_request";
+
+/// Opens a file of options if it is the caller's or root's, and open to no others: options name programs to run, and a directory
+/// that jobs are submitted from may be open to all. The opened file is looked at, since its path may lead to another one a moment
+/// later. Absent where there is no file, or none to be read, which is said.
+fn trusted(path: &Path) -> std::io::Result<Option<File>> {
+    // Anybody could make a link here to a file that was not meant for this.
+    let link = if path == Path::new(HERE) {
+        libc::O_NOFOLLOW
+    } else {
+        0
     };
-    let is_own = [0, nix::unistd::geteuid().as_raw()].contains(&found.uid());
-    if is_own && found.mode() & 0o002 == 0 {
-        return true;
+    // A pipe or a terminal of somebody else's is not waited for.
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC | link;
+    let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
+    let is_own = |found: &Metadata| {
+        let is_own = [0, nix::unistd::geteuid().as_raw()].contains(&found.uid());
+        is_own && found.mode() & 0o022 == 0
+    };
+    let (found, file) = match opened {
+        Ok(file) => (file.metadata()?, Ok(file)),
+        Err(error) => match path.symlink_metadata() {
+            Ok(found) => (found, Err(error)),
+            Err(_) => return Ok(None),
+        },
+    };
+    if found.is_file() && is_own(&found) {
+        return file.map(Some);
     }
-    complain(&format!(
-        "qsub: {} is left out: it must be yours or root's, and not writable by all",
-        file.display()
-    ));
-    false
+    if found.is_file() || found.is_symlink() && link != 0 {
+        complain(&format!(
+            "qsub: {} is left out: it must be a file of yours or root's, not writable by its group or by all",
+            path.display()
+        ));
+    }
+    Ok(None)
+}
+
+/// Most bytes of a file of options.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+fn read(file: File) -> std::io::Result<String> {
+    let mut text = String::new();
+    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > FILE_BYTES_MAX {
+        true => Err(std::io::ErrorKind::FileTooLarge.into()),
+        false => Ok(text),
+    }
 }
 
 /// The user's home, as the user database has it.
@@ -63,22 +110,31 @@ pub(super) fn home() -> PathBuf {
 /// Depth to which files may name further files.
 const DEPTH_MAX: u32 = 8;
 
-/// The options of a file, line by line; lines that begin with `#` are comments.
-pub(super) fn from_file(path: &Path) -> Result<Vec<OptionSource>, Misplaced> {
-    file(path, 0)
-}
-
-fn file(path: &Path, depth: u32) -> Result<Vec<OptionSource>, Misplaced> {
-    let shown = path.display().to_string();
-    let wrong = |text: String| Misplaced {
+fn wrong_file(text: String) -> Misplaced {
+    Misplaced {
         place: String::new(),
         wrong: UsageError::Usage(text),
-    };
-    if depth > DEPTH_MAX {
-        return Err(wrong(format!("qsub: {shown}: files of -@ name each other")));
     }
-    let text = std::fs::read_to_string(path)
-        .map_err(|e| wrong(format!("qsub: cannot read {shown}: {e}")))?;
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> Misplaced {
+    wrong_file(format!("qsub: cannot read {}: {error}", path.display()))
+}
+
+/// The options of a file of `-@`.
+fn file(path: &Path, depth: u32) -> Result<Vec<OptionSource>, Misplaced> {
+    if depth > DEPTH_MAX {
+        let shown = path.display();
+        let text = format!("qsub: {shown}: files of -@ name each other");
+        return Err(wrong_file(text));
+    }
+    let text = File::open(path).and_then(read);
+    lines(path, &text.map_err(|e| unreadable(path, &e))?, depth)
+}
+
+/// The options of a file, line by line; lines that begin with `#` are comments.
+fn lines(path: &Path, text: &str, depth: u32) -> Result<Vec<OptionSource>, Misplaced> {
+    let shown = path.display();
     let lines = (1..)
         .zip(text.lines())
         .filter(|(_, line)| !line.trim_start().starts_with('#'));
@@ -184,16 +240,31 @@ mod tests {
         use std::os::unix::fs::PermissionsExt as _;
         let path = std::env::temp_dir().join(format!("muster-sge-request.{}", std::process::id()));
         std::fs::write(&path, "-N a\n").unwrap();
-        for (mode, is_read) in [(0o644, true), (0o664, true), (0o666, false)] {
+        let is_read = |path: &Path| trusted(path).unwrap().is_some();
+        for (mode, wanted) in [(0o664, false), (0o666, false), (0o644, true)] {
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
-            assert_eq!(is_trusted(&path), is_read, "{mode:o}");
+            assert_eq!(is_read(&path), wanted, "{mode:o}");
         }
+        // The file that was looked at is read, whatever its path leads to then.
+        let opened = trusted(&path).unwrap().unwrap();
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "-jsv other\n").unwrap();
+        assert_eq!(read(opened).unwrap(), "-N a\n");
         if nix::unistd::geteuid().is_root() {
-            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
             std::os::unix::fs::chown(&path, Some(65534), None).unwrap();
-            assert!(!is_trusted(&path));
+            assert!(!is_read(&path));
         }
         std::fs::remove_file(&path).unwrap();
+        assert!(!is_read(&path));
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert!(!is_read(&path), "a pipe is not waited for");
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn files_of_options_are_bounded() {
+        let endless = File::open("/dev/zero").unwrap();
+        assert!(read(endless).is_err());
     }
 
     #[test]

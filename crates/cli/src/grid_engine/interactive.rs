@@ -198,10 +198,7 @@ fn gather(parsed: &mut Parsed) -> Result<Vec<String>, ExitCode> {
     if parsed.has("inherit") {
         return Ok(Vec::new());
     }
-    let mut places = Vec::new();
-    for file in defaults::request_files() {
-        places.extend(defaults::from_file(&file).map_err(qsub::misplaced)?);
-    }
+    let mut places = defaults::from_request_files().map_err(qsub::misplaced)?;
     let own = std::mem::take(&mut parsed.options);
     places.extend(defaults::expanded(String::new(), own, 0).map_err(qsub::misplaced)?);
     let verifiers = qsub::verifiers(&places);

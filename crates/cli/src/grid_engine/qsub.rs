@@ -163,10 +163,7 @@ fn gather(args: &[String]) -> Result<(Request, Program), ExitCode> {
         say::stdout(&QSUB.help());
         return Err(ExitCode::SUCCESS);
     }
-    let mut places: Vec<OptionSource> = Vec::new();
-    for file in defaults::request_files() {
-        places.extend(defaults::from_file(&file).map_err(misplaced)?);
-    }
+    let mut places = defaults::from_request_files().map_err(misplaced)?;
     let own = defaults::expanded(String::new(), parsed.options, 0).map_err(misplaced)?;
     // The prefix of the script's lines, and whether there is a script, are given outside of it.
     let said = || places.iter().chain(&own).flat_map(|place| &place.options);

@@ -6,14 +6,15 @@ use super::record::ProgramJob;
 use crate::failure::caught;
 use muster_acct::{Follower, History};
 use muster_model::job::ArrayRole;
-use muster_model::time::Timestamp;
 use muster_proto::acct::efficiency::JobEfficiency;
 use muster_proto::acct::{AcctJob, AcctQuery};
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-/// Time that a mail waits for accounting to have its run. A store that fails is not waited for.
+/// Time that a mail waits for accounting to have its run. A store that fails is not waited for, and one that did not have a run in
+/// this time not until it has that: mails that wait keep their places from others.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// See the module.
@@ -22,6 +23,9 @@ pub(crate) struct MailAccounting {
     follower: Weak<Follower>,
     /// Absent where accounting is switched off.
     history: Option<Mutex<Box<dyn History>>>,
+    /// The last position that was waited for in vain.
+    missed: AtomicU64,
+    patience: Duration,
 }
 
 /// The use of a job, for a mail.
@@ -43,6 +47,8 @@ impl MailAccounting {
         MailAccounting {
             follower: Arc::downgrade(follower),
             history: history.map(Mutex::new),
+            missed: AtomicU64::new(0),
+            patience: PATIENCE,
         }
     }
 
@@ -73,34 +79,50 @@ impl MailAccounting {
     fn wait_stored(&self, position: u64) -> Result<(), &'static str> {
         const BEHIND: &str = "accounting does not have this run yet: see sacct and seff later";
         let follower = self.follower.upgrade().ok_or(BEHIND)?;
-        if follower.stored() >= position {
+        let stored = follower.stored();
+        if stored >= position {
             return Ok(());
         }
-        let is_failing = follower.health().failing.is_some();
-        let is_stored = !is_failing && follower.wait_stored(position, PATIENCE) == Ok(true);
-        is_stored.then_some(()).ok_or(BEHIND)
+        let lags = stored < self.missed.load(Ordering::Relaxed);
+        if lags || follower.health().failing.is_some() {
+            return Err(BEHIND);
+        }
+        if follower.wait_stored(position, self.patience) == Ok(true) {
+            return Ok(());
+        }
+        self.missed.fetch_max(position, Ordering::Relaxed);
+        Err(BEHIND)
     }
 }
 
-/// The run of a job, with its steps.
-fn run_of(history: &mut dyn History, job: &ProgramJob) -> Option<AcctJob> {
+/// The question for the run of a job. A job may have run thousands of times: runs that ended before this one began are not looked at.
+fn run_query(job: &ProgramJob) -> AcctQuery {
     // The number of an array selects all its tasks.
     let wanted = match job.array {
         ArrayRole::Task { base, index } => (base, Some(index)),
         ArrayRole::None | ArrayRole::Pending { .. } => (job.id, None),
     };
-    let query = AcctQuery {
+    let start = job.start_time.unwrap_or(job.submit_time);
+    AcctQuery {
         jobs: vec![wanted],
-        start: Some(Timestamp(0)),
+        // The clock may have been set back meanwhile.
+        start: Some(job.end_time.map_or(start, |end| end.min(start))),
         duplicates: true,
         ..AcctQuery::default()
-    };
+    }
+}
+
+/// The run of a job, with its steps.
+fn run_of(history: &mut dyn History, job: &ProgramJob) -> Option<AcctJob> {
     let mut found = None;
-    let asked = history.query(&query, 1, &mut |runs| {
-        let is_run = |run: &AcctJob| run.id == job.id && run.restarts == job.run.number;
-        found = runs.into_iter().find(is_run);
-        match found {
-            Some(_) => ControlFlow::Break(()),
+    let asked = history.query(&run_query(job), 1, &mut |runs| {
+        let mut own = runs.into_iter().filter(|run| run.id == job.id);
+        // They come in order.
+        match own.find(|run| run.restarts >= job.run.number) {
+            Some(run) => {
+                found = Some(run).filter(|run| run.restarts == job.run.number);
+                ControlFlow::Break(())
+            }
             None => ControlFlow::Continue(()),
         }
     });
@@ -118,7 +140,7 @@ mod tests {
     use muster_model::job::{Job, JobState};
     use muster_model::mail::MailOptions;
     use muster_model::spec::JobSpec;
-    use muster_model::time::TimeLimit;
+    use muster_model::time::{TimeLimit, Timestamp};
 
     #[test]
     fn a_cluster_without_accounting_says_so_at_once() {
@@ -150,5 +172,33 @@ mod tests {
         assert_eq!(used, JobUse::Unknown("this cluster has no accounting"));
         record.start_time = None;
         assert_eq!(accounting.use_of(&record, &mail), JobUse::None);
+    }
+
+    /// Each mail of a queue kept its place for the whole time.
+    #[test]
+    fn a_store_that_lags_is_waited_for_once() {
+        let follower = Arc::new(Follower::start(Box::new(NoStore::default()), 10).unwrap());
+        let mut accounting = MailAccounting::new(None, &follower);
+        accounting.patience = Duration::ZERO;
+        assert!(accounting.wait_stored(5).is_err());
+        accounting.patience = Duration::MAX;
+        assert!(accounting.wait_stored(9).is_err(), "it does not wait");
+        follower.send(7, Vec::new()).unwrap();
+        assert_eq!(follower.wait_stored(7, Duration::MAX), Ok(true));
+        assert_eq!(accounting.wait_stored(6), Ok(()));
+        follower.send(9, Vec::new()).unwrap();
+        assert_eq!(accounting.wait_stored(9), Ok(()), "it waits again");
+    }
+
+    #[test]
+    fn runs_before_are_not_looked_at() {
+        let limit = TimeLimit::Unlimited;
+        let mut job = Job::single(JobId(1), Arc::default(), limit, Timestamp(1000));
+        let start = |job: &Job| run_query(&ProgramJob::of(&State::default(), job)).start;
+        assert_eq!(start(&job), Some(Timestamp(1000)));
+        (job.start_time, job.end_time) = (Some(Timestamp(7000)), Some(Timestamp(9000)));
+        assert_eq!(start(&job), Some(Timestamp(7000)));
+        job.end_time = Some(Timestamp(5000));
+        assert_eq!(start(&job), Some(Timestamp(5000)));
     }
 }
