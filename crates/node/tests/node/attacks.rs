@@ -302,30 +302,34 @@ fn memory_of_tasks() {
     assert_eq!(outcome.exits.len(), 2);
 }
 
-/// A step has the number that its agent gives it.
+/// A step of an ordinary job has the number that its agent gives it, not one that it asks for.
 fn step_numbers() {
     let dir = Dir::new("numbers");
     let mut node = Node::start(&dir, "n1");
     own_allocation(1, &dir, &mut node, |_| ());
+    let asking = |step: u32| {
+        let mut chosen = spec(1, &dir, &["sh", "-c", "exit $SLURM_STEP_ID"]);
+        chosen.het = Some(HetStep {
+            step,
+            ..HetStep::default()
+        });
+        chosen
+    };
     for step in [
         StepNo::BATCH.0,
         StepNo::EXTERN.0,
         StepNo::INTERACTIVE.0,
         1 << 30,
-        7,
     ] {
-        let mut chosen = spec(1, &dir, &["true"]);
-        chosen.het = Some(HetStep {
-            step,
-            ..HetStep::default()
-        });
-        let code = refusal(create(&node, &chosen));
+        let code = refusal(create(&node, &asking(step)));
         let codes = [RefusalCode::InvalidValue, RefusalCode::ProtocolError];
         assert!(codes.contains(&code), "{code:?}");
     }
-    let outcome = Srun::ask(&node, spec(1, &dir, &["sh", "-c", "exit $SLURM_STEP_ID"]));
-    let exits = outcome.connect().finish().exits;
-    assert_eq!(exits[&0], ExitStatus::default());
+    for (given, step) in [7, 7, (1 << 30) - 1].into_iter().enumerate() {
+        let exits = Srun::ask(&node, asking(step)).connect().finish().exits;
+        let code = exits[&0].code;
+        assert_eq!(code, u32::try_from(given).unwrap(), "asked for {step}");
+    }
 }
 
 /// A component of a heterogeneous job believes no number of a step but those that the leader's agent has given out.
