@@ -386,7 +386,7 @@ quiet_functions! {
     }
 }
 
-/// Stands for a connection: each call makes one of its own.
+/// A connection to accounting, empty since each call makes one of its own.
 static CONNECTION: u8 = 0;
 
 value_functions! {
