@@ -43,7 +43,6 @@ mod update_step;
 
 use crate::event::Event;
 use crate::policy::access;
-use crate::policy::limits::{self, ExceededLimit};
 use crate::state::{DisplayUpdate, State};
 use draft::{Draft, EventBounds};
 use muster_model::command::{Command, Identity, Plan, Reply, UserCommand};
@@ -156,12 +155,7 @@ pub fn prospective_job(
 pub fn check_immediate(state: &State, job: &Job, now: Timestamp) -> Result<(), Refusal> {
     let why = match job {
         job if job.is_startable() => {
-            let partitions = job.spec.partitions.iter();
-            let (tres, none) = (limits::least_of(job), std::collections::BTreeMap::new());
-            let over = partitions.map(|name| state.start_limit(job, name, &tres, &none, now));
-            // One partition in which it may start is enough.
-            let all: Option<Vec<ExceededLimit>> = over.collect();
-            let over = all.and_then(|all| all.into_iter().next());
+            let over = state.waits_for_limit(job, now);
             return over.map_or(Ok(()), |over| Err(job_limits::denied(&over)));
         }
         job if job.hold != Hold::None => "it would be held",

@@ -5,6 +5,7 @@ use crate::world::{World, config, spec, user};
 use muster_core::decide::{check_immediate, prospective_job};
 use muster_model::account_limits::LimitAsk;
 use muster_model::command::{AccountsAsk, ListEdit, QosAsk, TermsAsk};
+use muster_model::config::ClusterConfig;
 use muster_model::job::Reason;
 use muster_model::refusal::RefusalCode;
 use muster_model::spec::JobSpec;
@@ -12,7 +13,10 @@ use muster_model::time::TimeLimit;
 
 /// A world with a QOS that has this limit, in which user 1000 may submit.
 fn limited(key: &str, value: &str, flags: &[&str]) -> World {
-    let mut config = config();
+    limited_in(config(), key, value, flags)
+}
+
+fn limited_in(mut config: ClusterConfig, key: &str, value: &str, flags: &[&str]) -> World {
     config.order.enforce_limits = true;
     config.partitions[0].billing_weights = Some("CPU=2".into());
     config.partitions[0].default_time = None;
@@ -66,5 +70,28 @@ fn a_job_that_would_wait_for_a_limit_does_not_start_at_once() {
         let expected = (!may).then_some(Reason::QOSMaxCpuPerJobLimit.name());
         let detail = refusal.as_ref().map(|refusal| refusal.detail.as_str());
         assert_eq!(detail, expected);
+    }
+}
+
+#[test]
+fn a_job_waits_for_a_limit_if_all_its_partitions_have_one() {
+    let mut config = config();
+    let mut other = config.partitions[0].clone();
+    other.name = "other".into();
+    config.partitions[0].qos = Some("q".into());
+    config.partitions.push(other);
+    let first = config.partitions[0].name.clone();
+    let world = limited_in(config, "maxtresperjob", "cpu=2", &[]);
+    for (partitions, waits) in [
+        (vec![first.clone()], true),
+        (vec![first, "other".into()], false),
+    ] {
+        let mut job = asking(3);
+        (job.qos, job.partitions) = (None, partitions);
+        let job = prospective_job(&world.state, &user(1000), &job, world.now).unwrap();
+        assert_eq!(
+            world.state.waits_for_limit(&job, world.now).is_some(),
+            waits
+        );
     }
 }

@@ -350,7 +350,12 @@ impl State {
 
     /// The limit that keeps a waiting job back, as far as that follows from its request.
     pub fn waits_for_limit(&self, job: &Job, now: Timestamp) -> Option<ExceededLimit> {
-        self.start_limit(job, &job.partition, &least_of(job), &BTreeMap::new(), now)
+        let (tres, none) = (least_of(job), BTreeMap::new());
+        let partitions = job.spec.partitions.iter();
+        let over = partitions.map(|name| self.start_limit(job, name, &tres, &none, now));
+        // One partition in which it may start is enough.
+        let all: Option<Vec<ExceededLimit>> = over.collect();
+        all?.into_iter().next()
     }
 
     fn over_limit(
