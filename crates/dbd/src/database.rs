@@ -1,5 +1,6 @@
 //! Operations that every database must have.
 
+use crate::encryption::{DatabaseTls, TlsError};
 use crate::sql::{Kind, SqlValue, Statement};
 use std::fmt;
 
@@ -18,6 +19,8 @@ pub struct DatabaseAddress {
     pub password: Option<String>,
     /// The database, which has to be there.
     pub database: String,
+    /// TLS, which is then asked for; none where the connection is not encrypted.
+    pub tls: Option<DatabaseTls>,
 }
 
 impl fmt::Debug for DatabaseAddress {
@@ -81,6 +84,9 @@ pub enum DatabaseError {
     /// PostgreSQL refused.
     #[error("the database: {}", with_causes(.0))]
     PostgreSql(#[from] postgres::Error),
+    /// The connection cannot be encrypted.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The controller's accounting cannot be read.
     #[error(transparent)]
     Source(#[from] muster_acct::StoreError),

@@ -8,6 +8,7 @@
 #![warn(missing_docs)]
 
 mod database;
+mod encryption;
 pub mod import;
 mod mariadb;
 mod postgresql;
@@ -17,6 +18,7 @@ mod sql;
 mod tables;
 
 pub use database::{Database, DatabaseAddress, DatabaseError};
+pub use encryption::{ClientFiles, DatabaseTls, TlsError};
 pub use replica::Replica;
 pub use sql::Kind;
 

@@ -3,7 +3,7 @@
 use crate::database::{Database, DatabaseAddress, DatabaseError};
 use crate::sql::{Kind, SqlValue, Statement};
 use mysql::prelude::Queryable as _;
-use mysql::{Conn, OptsBuilder, Params, TxOpts};
+use mysql::{ClientIdentity, Conn, OptsBuilder, Params, SslOpts, TxOpts};
 use std::time::Duration;
 
 /// Time limit of a connection attempt.
@@ -35,6 +35,7 @@ pub(crate) fn open(
         .tcp_connect_timeout(Some(CONNECT_WAIT))
         .read_timeout(Some(answer_wait))
         .write_timeout(Some(answer_wait))
+        .ssl_opts(tls(address)?)
         .init(session.to_vec());
     let options = match address.host.starts_with('/') {
         true => options.socket(Some(&address.host)),
@@ -46,6 +47,20 @@ pub(crate) fn open(
         address: address.to_string(),
         why: e.to_string(),
     })
+}
+
+/// TLS as the address asks for it: the server has to have it, and a certificate of its name.
+fn tls(address: &DatabaseAddress) -> Result<Option<SslOpts>, DatabaseError> {
+    let Some(tls) = &address.tls else {
+        return Ok(None);
+    };
+    // Read here first, for errors that name the file.
+    tls.client_config()?;
+    let identity = tls.identity.clone();
+    let identity = identity.map(|files| ClientIdentity::new(files.certificate, files.key));
+    let authorities = Some(tls.authorities.clone());
+    let options = SslOpts::default().with_root_cert_path(authorities);
+    Ok(Some(options.with_client_identity(identity)))
 }
 
 impl MariaDb {

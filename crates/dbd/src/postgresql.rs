@@ -2,11 +2,13 @@
 
 use crate::database::{Database, DatabaseAddress, DatabaseError};
 use crate::sql::{Kind, SqlValue, Statement};
+use postgres::config::SslMode;
 use postgres::types::private::BytesMut;
 use postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 use postgres::{Client, Config, NoTls, Row};
 use std::error::Error;
 use std::time::Duration;
+use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// Time limit of a connection attempt.
 const CONNECT_WAIT: Duration = Duration::from_secs(10);
@@ -32,7 +34,16 @@ impl PostgreSql {
         if let Some(password) = &address.password {
             config.password(password);
         }
-        let connected = config.connect(NoTls).map_err(DatabaseError::from);
+        let connected = match &address.tls {
+            None => config.connect(NoTls),
+            // A Unix socket has no name that a certificate could have.
+            Some(_) if address.host.starts_with('/') => config.connect(NoTls),
+            Some(tls) => {
+                config.ssl_mode(SslMode::Require);
+                config.connect(MakeRustlsConnect::new(tls.client_config()?))
+            }
+        };
+        let connected = connected.map_err(DatabaseError::from);
         let mut client = connected.map_err(|e| DatabaseError::Connect {
             address: address.to_string(),
             why: e.to_string(),

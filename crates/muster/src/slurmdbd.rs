@@ -19,7 +19,7 @@ use muster_conf::Severity;
 use muster_conf::endpoint::conf_path;
 use muster_conf::files::{FlatSettings, PlainFile, load_flat};
 use muster_ctld::notify::Notify;
-use muster_dbd::{Database, DatabaseAddress, DatabaseError, Kind, Replica};
+use muster_dbd::{Database, DatabaseAddress, DatabaseError, DatabaseTls, Kind, Replica};
 use muster_node::only_root_leads_to;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
@@ -216,11 +216,10 @@ pub(crate) fn address_of(dbd: &FlatSettings, name: &str) -> Result<Option<Databa
         Some("accounting_storage/postgresql") => (Kind::PostgreSql, 5432),
         _ => return Ok(None),
     };
-    ensure!(
-        text("StorageParameters").is_none(),
-        "StorageParameters in slurmdbd.conf ask for what is not done: connections to the database are not encrypted; leave the key \
-         out, and reach a database on another host through a tunnel"
-    );
+    let tls = text("StorageParameters")
+        .map(DatabaseTls::parse)
+        .transpose()?;
+    tls.iter().try_for_each(DatabaseTls::check)?;
     let port = match text("StoragePort") {
         Some(port) => port.parse().context("StoragePort in slurmdbd.conf")?,
         None => port,
@@ -236,6 +235,7 @@ pub(crate) fn address_of(dbd: &FlatSettings, name: &str) -> Result<Option<Databa
         user: text("StorageUser").unwrap_or(name).to_owned(),
         password,
         database: text("StorageLoc").unwrap_or("slurm_acct_db").to_owned(),
+        tls,
     }))
 }
 

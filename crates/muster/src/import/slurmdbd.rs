@@ -151,6 +151,7 @@ fn address_of_url(url: &str) -> Result<DatabaseAddress> {
         user: decoded(user)?,
         password,
         database: database.to_owned(),
+        tls: None,
     })
 }
 

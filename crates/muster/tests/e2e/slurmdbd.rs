@@ -13,6 +13,8 @@ pub(crate) struct Server {
     is_mariadb: bool,
     pub(crate) dir: PathBuf,
     process: Option<Child>,
+    /// TCP port, where connections are encrypted and both sides show certificates.
+    port: Option<u16>,
 }
 
 impl Drop for Server {
@@ -45,6 +47,7 @@ impl Server {
             is_mariadb,
             dir,
             process: None,
+            port: None,
         };
         let data = server.dir.join("data").display().to_string();
         match is_mariadb {
@@ -87,8 +90,9 @@ impl Server {
                 postgres("postgres").unwrap()
             ),
         };
+        let options = self.tls_options();
         let mut process = Command::new("bash");
-        process.args(["-c", &command]);
+        process.args(["-c", &format!("{command} {options}")]);
         let log = std::fs::File::create(self.dir.join("log")).unwrap();
         self.process = Some(process.stdout(Stdio::null()).stderr(log).spawn().unwrap());
         let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
@@ -96,6 +100,52 @@ impl Server {
             assert!(std::time::Instant::now() < until, "it does not answer");
             std::thread::sleep(std::time::Duration::from_millis(50));
         }
+    }
+
+    /// Options that come after those of all servers.
+    fn tls_options(&self) -> String {
+        let Some(port) = self.port else {
+            return String::new();
+        };
+        let dir = self.dir.display();
+        match self.is_mariadb {
+            true => format!(
+                "--skip-networking=0 --bind-address=127.0.0.1 --port={port} --ssl-ca={dir}/ca.pem --ssl-cert={dir}/server.pem \
+                 --ssl-key={dir}/server.key"
+            ),
+            false => format!(
+                "-c listen_addresses=127.0.0.1 -p {port} -c ssl=on -c ssl_ca_file={dir}/ca.pem -c ssl_cert_file={dir}/server.pem \
+                 -c ssl_key_file={dir}/server.key"
+            ),
+        }
+    }
+
+    /// Serves on a TCP port, and lets the user in only with a certificate.
+    fn encrypt(&mut self) {
+        let dir = self.dir.display();
+        shell(&format!(
+            "cd {dir} && for ca in ca other; do openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 \
+               -subj /CN=$ca -keyout $ca.key -out $ca.pem; done 2>/dev/null; \
+             for name in server slurm; do \
+               openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=$name -keyout $name.key -out $name.csr; \
+               printf 'subjectAltName=DNS:localhost\nbasicConstraints=CA:FALSE\n' | openssl x509 -req -in $name.csr -CA ca.pem \
+                 -CAkey ca.key -CAcreateserial -days 2 -extfile /dev/stdin -out $name.pem; \
+             done 2>/dev/null; chmod 600 server.key"
+        ));
+        match self.is_mariadb {
+            true => {
+                self.sql("ALTER USER slurm REQUIRE X509");
+            }
+            false => shell(&format!(
+                "chown 65534 {dir}/server.key && printf 'local all all trust\nhostssl all slurm 127.0.0.1/32 cert\n' \
+                 > {dir}/data/pg_hba.conf"
+            )),
+        }
+        self.kill();
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        self.port = Some(free.local_addr().unwrap().port());
+        drop(free);
+        self.run();
     }
 
     fn kill(&mut self) {
@@ -131,7 +181,11 @@ impl Server {
                 };
                 let mut command = Command::new("psql");
                 command.args(["-X", "-At", "-F\t", "-Uroot", "-h"]);
-                command.arg(&self.dir).args(["-d", database, "-c", sql]);
+                let port = self.port.unwrap_or(5432).to_string();
+                command
+                    .arg(&self.dir)
+                    .args(["-p", &port])
+                    .args(["-d", database, "-c", sql]);
                 command
             }
         };
@@ -154,9 +208,12 @@ impl Server {
             true => ("mysql", self.dir.join("socket")),
             false => ("postgresql", self.dir.clone()),
         };
+        let place = match self.port {
+            Some(port) => format!("localhost\nStoragePort={port}"),
+            None => host.display().to_string(),
+        };
         format!(
-            "StorageType=accounting_storage/{kind}\nStorageHost={}\nStorageUser=slurm\nStoragePass=pass-word\nStorageLoc=acct\n",
-            host.display()
+            "StorageType=accounting_storage/{kind}\nStorageHost={place}\nStorageUser=slurm\nStoragePass=pass-word\nStorageLoc=acct\n"
         )
     }
 }
@@ -314,6 +371,85 @@ fn copies(is_mariadb: bool) {
     let pid = service.pid();
     c.ok(&format!("kill {pid}"));
     c.until("it ends", || !alive(pid));
+}
+
+/// The database proves itself to slurmdbd, and slurmdbd to it.
+fn encrypts(is_mariadb: bool) {
+    let Some(mut server) = Server::start(is_mariadb) else {
+        return;
+    };
+    server.encrypt();
+    let dir = server.dir.display().to_string();
+    let c = Cluster::from_conf(CONF);
+    c.ok("sbatch -W -o /dev/null --array=1-3 --wrap 'srun true'");
+    let service = Service { cluster: &c };
+    let write = |tls: &str| {
+        let (log, pid) = (c.path("log/dbd.log"), c.path("run/dbd.pid"));
+        let files = format!("LogFile={}\nPidFile={}\n", log.display(), pid.display());
+        c.write(
+            "../slurmdbd.conf",
+            &format!("{}{files}{tls}\n", server.conf()),
+        );
+        c.ok("chmod 600 ../slurmdbd.conf; rm -f ../log/dbd.log");
+    };
+    let begin = |tls: &str| {
+        write(tls);
+        service.start();
+        service.pid()
+    };
+    let own = format!("SSL_CERT={dir}/slurm.pem,SSL_KEY={dir}/slurm.key");
+    for (tls, why) in [
+        // Neither a connection that is not encrypted, nor one without a certificate.
+        (
+            String::new(),
+            if is_mariadb {
+                "Access denied"
+            } else {
+                "pg_hba.conf"
+            },
+        ),
+        (
+            format!("StorageParameters=SSL_CA={dir}/ca.pem"),
+            if is_mariadb {
+                "Access denied"
+            } else {
+                "certificate"
+            },
+        ),
+        // A database whose authority is another.
+        (
+            format!("StorageParameters=SSL_CA={dir}/other.pem,{own}"),
+            "UnknownIssuer",
+        ),
+    ] {
+        let pid = begin(&tls);
+        c.until("the log says why it waits", || {
+            std::fs::read_to_string(c.path("log/dbd.log")).is_ok_and(|log| log.contains(why))
+        });
+        c.ok(&format!("kill {pid}"));
+        c.until("it ends", || !alive(pid));
+    }
+    // A file that is not there is an error at once.
+    write("StorageParameters=SSL_CA=/absent");
+    let refused = c.run("slurmdbd");
+    assert!(
+        refused.code != 0 && refused.err.contains("StorageParameters: /absent"),
+        "{refused:?}"
+    );
+    begin(&format!("StorageParameters=SSL_CA={dir}/ca.pem,{own}"));
+    service.is_complete(&server);
+    c.ok("sbatch -W -o /dev/null --wrap true");
+    service.is_complete(&server);
+}
+
+#[test]
+fn mariadb_is_reached_by_tls() {
+    encrypts(true);
+}
+
+#[test]
+fn postgresql_is_reached_by_tls() {
+    encrypts(false);
 }
 
 #[test]
