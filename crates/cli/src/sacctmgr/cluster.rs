@@ -1,7 +1,7 @@
 //! `sacctmgr add`, `modify` and `delete cluster`: the controller's own cluster, whose settings are those of the account
 //! root, and records of others.
 
-use super::book::{Association, Book};
+use super::book::{Association, Book, ClusterFacts};
 use super::conditions::{Conditions, Key, OF_CLUSTERS};
 use super::edit::{
     NO_CONDITIONS, NOTHING_DELETED, NOTHING_MODIFIED, NOTHING_SET, USE_WHERE, changed_lines, lines,
@@ -16,6 +16,7 @@ use super::words::Word;
 use crate::listing::Failure;
 use muster_model::accounts::{ClusterFeatures, Federation, NORMAL};
 use muster_model::command::{AccountsAsk, AccountsEdit, ClusterAsk, TermsAsk};
+use muster_proto::client::AccountsAnswer;
 use std::fmt::Write as _;
 
 const CLUSTER: &str = "Cluster,ControlHost,ControlPort,RPC";
@@ -369,7 +370,16 @@ pub(super) fn show(session: &mut Invocation<'_>, words: &[String]) -> Result<(),
         usual.push_str(",Federation,ID,Features,FedState");
     }
     let columns = layout(&conditions, &usual)?;
-    let (book, facts) = (session.book()?, session.facts()?);
+    let (book, facts) = match session.ledger.cluster_without_controller() {
+        Some(cluster) => {
+            let answer = AccountsAnswer {
+                cluster,
+                ..AccountsAnswer::default()
+            };
+            (Book::new(answer), ClusterFacts::default())
+        }
+        None => (session.book()?, session.facts()?),
+    };
     let mut names: Vec<&str> = book.all.clusters.keys().map(String::as_str).collect();
     names.push(&book.cluster);
     names.sort_unstable();

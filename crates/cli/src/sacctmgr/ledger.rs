@@ -4,9 +4,11 @@ use super::book::ClusterFacts;
 use crate::connect::{Client, ConnectError};
 use crate::listing::context::Ctx;
 use crate::listing::{Failure, query};
+use muster_conf::endpoint;
 use muster_model::command::{AccountsEdit, Reply, UserCommand};
 use muster_proto::client::AccountsAnswer;
 use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt as _;
 
 /// The records of accounting, and who changes them.
 pub(super) trait Ledger {
@@ -20,6 +22,11 @@ pub(super) trait Ledger {
     fn facts(&mut self) -> Result<ClusterFacts, Failure>;
     /// The controller, for what only it can answer.
     fn client(&mut self) -> Result<&mut Client, Failure>;
+    /// The cluster's name, where its controller cannot be reached and slurmdbd runs beside it. As Slurm's slurmdbd does
+    /// then, sacctmgr knows the cluster, and no controller of it.
+    fn cluster_without_controller(&mut self) -> Option<String> {
+        None
+    }
     /// The user who asks.
     fn user(&self) -> String;
     /// Whether the machine knows a user of that name.
@@ -99,6 +106,23 @@ impl Ledger for Controller {
         }
     }
 
+    fn cluster_without_controller(&mut self) -> Option<String> {
+        if self.client.is_some() {
+            return None;
+        }
+        match Client::connect() {
+            Ok(client) => {
+                self.client = Some(client);
+                None
+            }
+            Err(ConnectError::Unreachable { .. }) => {
+                let endpoint = endpoint::read(&endpoint::conf_path()).ok()?;
+                runs_slurmdbd(&endpoint.slurm_user).then_some(endpoint.cluster)
+            }
+            Err(_) => None,
+        }
+    }
+
     fn user(&self) -> String {
         let known = crate::people::user_of_uid(nix::unistd::geteuid().as_raw());
         known.map(|user| user.name).unwrap_or_default()
@@ -107,4 +131,20 @@ impl Ledger for Controller {
     fn is_user(&self, name: &str) -> bool {
         crate::people::user_named(name).is_some()
     }
+}
+
+/// Whether a process of that name and user runs on this host, which is the controller's.
+fn runs_slurmdbd(slurm_user: &str) -> bool {
+    let Some(user) = crate::people::user_named(slurm_user) else {
+        return false;
+    };
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut owned = processes.filter(|process| {
+        let owner = process.metadata().map(|found| found.uid());
+        owner.is_ok_and(|uid| uid == user.uid.as_raw())
+    });
+    owned.any(|process| {
+        let name = std::fs::read(process.path().join("comm"));
+        name.is_ok_and(|name| name.trim_ascii_end() == b"slurmdbd")
+    })
 }

@@ -347,7 +347,13 @@ fn copies(is_mariadb: bool) {
                 service.start();
             }
             _ => {
-                c.kill(c.controller());
+                let controller = c.controller();
+                c.kill(controller);
+                c.until("it is gone", || !alive(controller));
+                // slurmdbd's clients find their cluster, and no controller.
+                let shown =
+                    c.ok("sacctmgr -nP show cluster format=cluster,controlhost,controlport");
+                assert_eq!(shown, "db||0");
                 c.start_controller();
                 c.until("it answers", || c.run("scontrol ping").out.contains("UP"));
             }
