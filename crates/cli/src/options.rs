@@ -106,22 +106,30 @@ impl Opt {
         self.help.is_empty()
     }
 
-    fn push_help(&self, text: &mut String) {
+    fn push_help(&self, text: &mut String, form: HelpForm) {
         let note = match self.status {
             OptionStatus::Works | OptionStatus::Partly(_) => "",
             OptionStatus::StoredOnly { .. } => " (no effect here)",
             OptionStatus::Refused(_) => " (not supported here)",
         };
         let help = format!("{}{note}", self.help);
-        push_row(text, &format!("  {}", self.form()), &help);
+        let left = match form {
+            // With a colon, as sacct and sstat of Slurm have it.
+            HelpForm::Values(_) => format!("  {}--{}:", self.short_form(), self.long),
+            _ => format!("  {}", self.form()),
+        };
+        push_row(text, &left, &help);
+    }
+
+    /// `-A, `, or as many blanks.
+    fn short_form(&self) -> String {
+        let letter = self.short.map(|c| format!("-{c}, "));
+        letter.unwrap_or_else(|| "    ".to_owned())
     }
 
     /// `-A, --account=LIST`.
     pub fn form(&self) -> String {
-        let short = self
-            .short
-            .map_or_else(|| "    ".to_owned(), |c| format!("-{c}, "));
-        short + &self.long_form()
+        self.short_form() + &self.long_form()
     }
 
     /// `--account=LIST`.
@@ -139,6 +147,8 @@ impl Opt {
 pub enum HelpForm {
     /// `Usage: squeue [OPTIONS]`, with the options that give help last.
     Options,
+    /// Like `Options`, with this text after the name, which is also all that `--usage` says.
+    OptionsAs(&'static str),
     /// `sreport [<OPTION>] [<COMMAND>]`, `Valid <OPTION> values are:`, `Valid <COMMAND> values are:`, with these lines.
     Commands(&'static str),
     /// `sstat [<OPTION>]` and what follows, `Valid <OPTION> values are:`.
@@ -252,6 +262,7 @@ impl Spec {
                 };
                 format!("Usage: {name} [OPTIONS]{operands}\n{about}\n\n")
             }
+            HelpForm::OptionsAs(call) => format!("Usage: {name} {call}\n{about}\n\n"),
             HelpForm::Commands(_) => {
                 format!("{name} [<OPTION>] [<COMMAND>]\n{about}\n    Valid <OPTION> values are:\n")
             }
@@ -275,17 +286,17 @@ impl Spec {
         };
         let gives_help = |row: &&Opt| {
             let is_help = matches!(row.name, "help" | "usage");
-            is_help && self.form == HelpForm::Options
+            is_help && matches!(self.form, HelpForm::Options | HelpForm::OptionsAs(_))
         };
         let rows = || self.options.iter().filter(|row| !row.is_alias());
         rows()
             .filter(|row| !gives_help(row))
-            .for_each(|row| row.push_help(&mut text));
+            .for_each(|row| row.push_help(&mut text, self.form));
         if rows().any(|row| gives_help(&row)) {
             text.push_str("\nHelp options:\n");
             rows()
                 .filter(gives_help)
-                .for_each(|row| row.push_help(&mut text));
+                .for_each(|row| row.push_help(&mut text, self.form));
         }
         if let HelpForm::Commands(lines) = self.form {
             text.push_str("\n    Valid <COMMAND> values are:\n");
@@ -355,6 +366,7 @@ impl Spec {
     pub fn usage(&self) -> String {
         match self.form {
             HelpForm::Options => {}
+            HelpForm::OptionsAs(call) => return format!("Usage: {} {call}\n", self.call()),
             HelpForm::Values(operands) => {
                 let head = format!("Usage: {} [options] {operands}", self.name);
                 return format!("{}\n\tUse --help for help\n", head.trim_end());
@@ -386,7 +398,9 @@ impl Spec {
             (Some(c), Arg::Required) => {
                 Some(format!("[-{c} {}]", row.placeholder.to_ascii_lowercase()))
             }
-            _ => Some(format!("[{}]", row.long_form())),
+            (_, Arg::None) => Some(format!("[--{}]", row.long)),
+            // That a value may be left out is said by --help: what reads this takes brackets for those of options.
+            _ => Some(format!("[--{}={}]", row.long, row.placeholder)),
         }));
         items.extend(Some(self.operands.to_owned()).filter(|o| !o.is_empty()));
         let mut column = head.len();
@@ -551,7 +565,7 @@ mod tests {
         );
         assert_eq!(
             SPEC.usage(),
-            "Usage: squeue [-r] [-o format] [-j list] [--json[=VERSION]] [--local] [--help]\n"
+            "Usage: squeue [-r] [-o format] [-j list] [--json=VERSION] [--local] [--help]\n"
         );
     }
 }

@@ -29,7 +29,8 @@ pub(crate) static SPEC: Spec = Spec {
     options: OPTIONS,
     variables: &[("SACCT_FORMAT", "format")],
     notes: "\
-Times: HH:MM[:SS][AM|PM], MMDD[YY], MM/DD[/YY], MM.DD[.YY], YYYY-MM-DD[THH:MM[:SS]], today, midnight, noon,
+valid start/end time formats are...
+       HH:MM[:SS][AM|PM], MMDD[YY], MM/DD[/YY], MM.DD[.YY], YYYY-MM-DD[THH:MM[:SS]], today, midnight, noon,
        fika, teatime, now[{+|-}COUNT[seconds|minutes|hours|days|weeks]]
 ",
 };

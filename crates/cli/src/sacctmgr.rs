@@ -53,10 +53,15 @@ const COMMANDS: &str = "\
      help                     show this text
      version                  display tool version number
 
-    <SPECS> are KEY=VALUE words, for instance:
+    <ENTITY> may be account, association, cluster, configuration, coordinator, event, federation, job, problem,
+     qos, resource, runawayjobs, stats, transaction, tres, user or wckey
+    <SPECS> are different for each command entity pair: KEY=VALUE words, for instance
        add account NAME       Description= Organization= Parent= Fairshare=
        add cluster NAME       Fairshare=
        add user NAME          Account= AdminLevel= DefaultAccount=
+       delete qos NAME
+       list associations      Accounts= Users= Format=
+       modify cluster NAME    set DefaultQOS= Fairshare= QosLevel=
 ";
 
 /// Options and operands of sacctmgr.

@@ -28,8 +28,8 @@ use std::process::ExitCode;
 pub(crate) static SPEC: Spec = Spec {
     name: "sattach",
     about: "Shows what the tasks of a running step write, and sends them input.",
-    operands: "JOB_ID.STEP_ID",
-    form: HelpForm::Options,
+    operands: "<jobid.stepid>",
+    form: HelpForm::OptionsAs("[options] <jobid.stepid>"),
     options: OPTIONS,
     variables: &[],
     notes: "\

@@ -24,7 +24,7 @@ pub(crate) static SPEC: Spec = Spec {
     name: "sbcast",
     about: "Copies a file to each node of a job.",
     operands: "SOURCE DEST",
-    form: HelpForm::Options,
+    form: HelpForm::OptionsAs("[--exclude] [-CfFjpstvV] [--send-libs] SOURCE DEST"),
     options: OPTIONS,
     variables: &[
         ("SBCAST_COMPRESS", "compress"),

@@ -21,7 +21,7 @@ use std::time::Duration;
 pub(crate) static SPEC: Spec = Spec {
     name: "scancel",
     about: "Ends jobs and steps, or sends them a signal.",
-    operands: "[JOB[_INDEX][.STEP]...]",
+    operands: "[job_id[_array_id][.step_id] ...]",
     form: HelpForm::Options,
     options: OPTIONS,
     variables: VARIABLES,

@@ -24,7 +24,7 @@ pub(crate) static SPEC: Spec = Spec {
     name: "sgather",
     about: "Copies a file from each node of a job to files here.",
     operands: "SOURCE DEST",
-    form: HelpForm::Options,
+    form: HelpForm::OptionsAs("[-CfFhjkprtuvV] SOURCE DEST"),
     options: OPTIONS,
     variables: &[
         ("SGATHER_COMPRESS", "compress"),

@@ -21,7 +21,7 @@ pub(crate) static SPEC: Spec = Spec {
     name: "strigger",
     about: "Sets, shows and clears triggers: programs that the controller runs when something happens.",
     operands: "",
-    form: HelpForm::Options,
+    form: HelpForm::OptionsAs("[--set | --get | --clear] [OPTIONS]"),
     options: OPTIONS,
     variables: &[],
     notes: "\
@@ -54,7 +54,7 @@ static OPTIONS: &[Opt] = &[
     )
     .short('c'),
     flag("burst_buffer", "when a burst buffer fails").refused("there are no burst buffers"),
-    flag("clear", "remove triggers"),
+    flag("clear", "delete a trigger, or several"),
     opt("clusters", "NAME", "cluster to ask; only this one is known").short('M'),
     flag("down", "when a node goes DOWN").short('d'),
     flag("drained", "when a node is DRAINED").short('D'),
@@ -63,12 +63,12 @@ static OPTIONS: &[Opt] = &[
     flag("fini", "when the job is over").short('f'),
     opt("flags", "FLAG", "PERM: the trigger stays after the event"),
     flag("front_end", "changes of front end nodes").refused("there are no front end nodes"),
-    flag("get", "show triggers"),
+    flag("get", "get trigger information"),
     flag("help", "print this help"),
     opt("id", "ID", "the trigger of this number").short('i'),
     flag("idle", "when a node has been IDLE for the time of --offset").short('I'),
     opt("jobid", "ID", "for this job, or for its nodes").short('j'),
-    opt("node", "HOST", "for these nodes; without a value for all")
+    opt("node", "host", "for these nodes; without a value for all")
         .short('n')
         .optional(),
     flag("noheader", "no line above the columns").short('N'),
@@ -118,12 +118,12 @@ static OPTIONS: &[Opt] = &[
     )
     .short('r'),
     flag("resume", "when a node is set to RESUME").short('R'),
-    flag("set", "make a trigger"),
+    flag("set", "create a trigger"),
     flag("time", "when the job reaches its time limit").short('t'),
     flag("up", "when a node that was DOWN is in service again").short('u'),
     flag("usage", "print a short summary"),
     opt("user", "USER", "triggers of this user"),
-    flag("verbose", "say what is done").short('v'),
+    flag("verbose", "print detailed event logging").short('v'),
     flag("version", "print the version").short('V'),
 ];
 

@@ -160,3 +160,33 @@ fn every_command_and_field_of_scontrol_is_known() {
         }
     }
 }
+
+/// Slurm's own tests and completion scripts read usage as groups of options in brackets.
+#[test]
+fn usage_has_no_brackets_in_brackets() {
+    for spec in [
+        &crate::squeue::SPEC,
+        &crate::sinfo::SPEC,
+        &crate::scancel::SPEC,
+        &crate::sdiag::SPEC,
+    ] {
+        let usage = spec.usage();
+        let mut options = usage.split(" [-").skip(1);
+        let one = |group: &str| {
+            let inside = group.trim_end().trim_end_matches(']');
+            let inside = inside.split("] [").next().unwrap_or(inside);
+            !inside.contains('[')
+        };
+        assert!(options.all(one), "{usage}");
+    }
+    assert_eq!(
+        crate::sattach::SPEC.usage(),
+        "Usage: sattach [options] <jobid.stepid>\n"
+    );
+    assert!(
+        crate::sgather::SPEC
+            .help()
+            .starts_with("Usage: sgather [-Cf")
+    );
+    assert!(crate::sstat::SPEC.help().contains("  -j, --jobs: "));
+}

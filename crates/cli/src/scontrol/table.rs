@@ -147,7 +147,7 @@ pub(crate) const KEYWORDS: &[Keyword] = &[
         .partly("of the controller, not of agents: set SlurmdDebug in slurm.conf and restart those"),
     keyword("setdebugflags", 9, 1, MANY, "[+|-]FLAG", "log more of something")
         .refused("the log goes by level only: use setdebug"),
-    keyword("show", 2, 1, MANY, "ENTITY [ID]", "print jobs, nodes, partitions, config, steps, ..."),
+    keyword("show", 2, 1, MANY, "<ENTITY> [<ID>]", "print jobs, nodes, partitions, config, steps, ..."),
     keyword("shutdown", 8, 0, 1, "[slurmctld]", "stop the daemons, or only the controller"),
     keyword("suspend", 2, 1, MANY, "JOBS", "stop running jobs"),
     keyword("takeover", 8, 0, 1, "[INDEX]", "make a backup controller the primary one")

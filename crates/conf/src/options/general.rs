@@ -287,7 +287,7 @@ pub(super) const ROWS: &[OptionRow] = &[
     .optional()
     .on(BR)
     .env(&["SBATCH_PROPAGATE"], &["SLURM_PROPAGATE"], &[]),
-    opt("qos", "name", "quality of service").short('q').env(
+    opt("qos", "qos", "quality of service").short('q').env(
         &["SBATCH_QOS"],
         &["SLURM_QOS"],
         &["SALLOC_QOS"],

@@ -3,10 +3,14 @@
 use super::row::{Group, OptionRow, opt};
 
 pub(super) const ROWS: &[OptionRow] = &[
-    opt("gpus", "[type:]n", "GPUs of the whole job")
-        .short('G')
-        .group(Group::Gpu)
-        .env(&["SBATCH_GPUS"], &["SLURM_GPUS"], &["SALLOC_GPUS"]),
+    opt(
+        "gpus",
+        "n",
+        "GPUs of the whole job; TYPE:n for those of a type",
+    )
+    .short('G')
+    .group(Group::Gpu)
+    .env(&["SBATCH_GPUS"], &["SLURM_GPUS"], &["SALLOC_GPUS"]),
     opt("gpus-per-node", "[type:]n", "GPUs of each node")
         .group(Group::Gpu)
         .env(

@@ -42,7 +42,7 @@ pub fn help(command: OptionCommand, site: &[OptionRow]) -> String {
 
 fn synopsis(command: OptionCommand) -> &'static str {
     match command {
-        OptionCommand::Sbatch => "sbatch [OPTIONS...] script [args...]",
+        OptionCommand::Sbatch => "sbatch [OPTIONS...] executable [args...]",
         OptionCommand::Srun => "srun [OPTIONS...] executable [args...]",
         OptionCommand::Salloc => "salloc [OPTIONS...] [command [args...]]",
     }
