@@ -7,6 +7,8 @@ use crate::signals::{SIGCONT, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGTSTP};
 
 /// A second Ctrl-C within this time ends the step.
 const TWICE_MS: u64 = 1000;
+/// Time that tasks have for Ctrl-C before they are killed: the kernel delivers SIGKILL before other signals that wait.
+const CTRL_C_MS: u64 = 100;
 
 impl ActiveStep {
     pub(super) fn on_signal(&mut self, cx: &mut SrunContext, signal: i32) {
@@ -64,15 +66,15 @@ impl ActiveStep {
         self.clock.leave = Some(self.leave_at(cx.now_ms));
     }
 
-    /// Ends the step as one that its user does not want any more.
+    /// Ends the step as one that its user does not want any more: with Ctrl-C, which tasks may see, and then SIGKILL.
     fn abort(&mut self, cx: &mut SrunContext) {
         cx.advance(SrunStateEvent::EndOrdered);
         cx.out.info(&format!("sending Ctrl-C to {}", self.id));
         self.signal_tasks(cx, SIGINT);
+        cx.out.info("forcing job termination");
         self.announce_end(cx);
         self.signal_tasks(cx, SIGCONT);
-        self.signal_tasks(cx, SIGTERM);
-        self.clock.kill = Some(cx.now_ms + self.kill_wait_ms());
+        self.clock.kill = Some(cx.now_ms + CTRL_C_MS);
         self.clock.leave = Some(self.leave_at(cx.now_ms));
     }
 }
