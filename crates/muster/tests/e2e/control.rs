@@ -442,3 +442,30 @@ fn a_running_job_gives_up_nodes() {
         "RESIZING|3|n[1-3]\nCOMPLETED|2|n[1-2]",
     );
 }
+
+/// slurmctld(8): `-c` clears all state, and Slurm's own tests start it with `-i` beside it.
+#[test]
+fn a_controller_can_start_without_its_saved_state() {
+    let c = Cluster::start(3, 2);
+    c.ok("scontrol create reservation=r1 starttime=now duration=60 nodes=n1 users=$(id -un)");
+    c.ok("scontrol create reservation=r2 starttime=now+1hour duration=60 nodes=n2 users=$(id -un)");
+    let running = c.sbatch("--reservation=r1 -o /dev/null --wrap 'sleep 1000'");
+    let other = c.sbatch("-H -o /dev/null --wrap 'sleep 1000'");
+    c.until_prints(&format!("squeue -h -j {running} -o %T"), "RUNNING");
+    c.ok("scontrol update nodename=n3 state=drain reason=broken");
+    c.ok("scontrol update partition=$(sinfo -h -o %R | head -1) state=down");
+    c.ok("strigger --set --node --down --program=/bin/true");
+    c.kill(c.controller());
+    c.ok("slurmctld -c -i");
+    c.until_prints("squeue -h -o %i | wc -l", "0");
+    c.until_prints(
+        "scontrol -o show reservation | grep -c ReservationName || true",
+        "0",
+    );
+    c.until_prints("sinfo -h -o '%a %D %t'", "up 3 idle");
+    assert_eq!(c.ok("strigger --get | wc -l"), "1");
+    for job in [running, other] {
+        assert!(c.state(job).starts_with("CANCELLED"), "{}", c.state(job));
+    }
+    assert_eq!(c.run("scontrol show node n3 | grep Reason").code, 1);
+}
