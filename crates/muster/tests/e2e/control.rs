@@ -469,3 +469,38 @@ fn a_controller_can_start_without_its_saved_state() {
     }
     assert_eq!(c.run("scontrol show node n3 | grep Reason").code, 1);
 }
+
+/// `DataParserParameters` is the version for a whole site, SLURM_JSON the form for a user.
+#[test]
+fn the_site_chooses_the_version_of_json() {
+    let c = Cluster::start(1, 1);
+    let version = "grep -o 'v0[.]0[.][0-9]*' | head -1";
+    assert_eq!(c.ok(&format!("squeue --json | {version}")), "v0.0.43");
+    c.ok("echo DataParserParameters=v0.0.40 >>$SLURM_CONF; muster config check $SLURM_CONF");
+    for command in [
+        "squeue --json",
+        "sinfo --json",
+        "sacct --json",
+        "scontrol --json show jobs",
+    ] {
+        assert_eq!(
+            c.ok(&format!("{command} | {version}")),
+            "v0.0.40",
+            "{command}"
+        );
+    }
+    assert_eq!(
+        c.ok(&format!("squeue --json=v0.0.41 | {version}")),
+        "v0.0.41"
+    );
+    assert_eq!(c.ok("SLURM_JSON=compact squeue --json | wc -l"), "1");
+    c.ok("sed -i s/v0.0.40/v0.0.7/ $SLURM_CONF");
+    let wrong = c.run("squeue --json");
+    assert!(
+        wrong
+            .err
+            .contains("DataParserParameters: no data parser v0.0.7"),
+        "{}",
+        wrong.err
+    );
+}
