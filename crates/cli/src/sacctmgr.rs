@@ -27,6 +27,7 @@ mod service;
 mod session;
 pub(crate) mod settings;
 mod show;
+mod shutdown;
 pub(crate) mod surface;
 mod user;
 mod words;

@@ -72,6 +72,16 @@ static OPTIONS: &[Opt] = &[
     flag("priority", "a line for each partition that a job waits in").short('P'),
     opt("qos", "LIST", "jobs of these QOS").short('q'),
     opt("reservation", "NAME", "jobs in this reservation").short('R'),
+    opt(
+        "running-over",
+        "TIME",
+        "jobs that have run for longer than this",
+    ),
+    opt(
+        "running-under",
+        "TIME",
+        "jobs that have run for less than this",
+    ),
     flag("sibling", "jobs of a federation's other clusters").stored(NO_FEDERATION),
     opt(
         "sort",
@@ -239,6 +249,10 @@ impl Options {
             "priority" => self.split_partitions = true,
             "qos" => conditions.qos = list(),
             "reservation" => conditions.reservation = Some(value),
+            "running-over" => conditions.running_over_s = Some(pick::parse_run_time(name, &value)?),
+            "running-under" => {
+                conditions.running_under_s = Some(pick::parse_run_time(name, &value)?)
+            }
             "sort" => self.sort = Some(value),
             "start" => self.start = true,
             "states" => conditions.states = parse_states(&value)?,

@@ -3,6 +3,7 @@
 //! hours.
 
 pub(crate) mod measure;
+mod node;
 mod reports;
 mod sizes;
 mod used;

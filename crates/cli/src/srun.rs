@@ -92,6 +92,9 @@ fn run(args: &[String], marks: &[(String, String)]) -> Result<ExitCode, ExitCode
     if lines.last().is_none_or(|line| line.words.is_empty()) {
         return Err(say.fatal("No command given to execute."));
     }
+    if process::variable("SLURM_TEST_EXEC").is_some() {
+        lines.iter().try_for_each(bcast::test_program)?;
+    }
     let job = own_job(&lines[0].chosen).map_err(|e| say.option_error(&e))?;
     let all = lines.iter().flat_map(|line| line.chosen.iter());
     let of_site: Vec<&str> = all

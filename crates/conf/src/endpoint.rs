@@ -47,6 +47,8 @@ pub struct Endpoint {
     pub cli_filters: Vec<String>,
     /// `MailDomain`.
     pub mail_domain: Option<String>,
+    /// `DataParserParameters`: the value of `--json` and `--yaml` where they have none.
+    pub data_parser: Option<String>,
 }
 
 /// `$SLURM_CONF`, else `/etc/slurm/slurm.conf`, else what the controller has given this host.
@@ -111,6 +113,7 @@ pub fn read(path: &Path) -> io::Result<Endpoint> {
         gres_types: scan.gres_types,
         cli_filters: scan.cli_filters,
         mail_domain: scan.mail_domain,
+        data_parser: scan.data_parser,
     })
 }
 
@@ -138,6 +141,7 @@ struct Scan {
     gres_types: Vec<String>,
     cli_filters: Vec<String>,
     mail_domain: Option<String>,
+    data_parser: Option<String>,
 }
 
 const INCLUDE_DEPTH_MAX: u32 = 16;
@@ -146,7 +150,7 @@ pub const KILL_WAIT_S: u32 = 30;
 /// Where it does not say `TCPTimeout`.
 const TCP_TIMEOUT_S: u32 = 2;
 /// Letters that keys begin with which matter here, and `include`.
-const FIRST_LETTERS: &str = "acgikmstw";
+const FIRST_LETTERS: &str = "acdgikmstw";
 
 impl Scan {
     fn file(&mut self, path: &Path, depth: u32) -> io::Result<()> {
@@ -190,6 +194,7 @@ impl Scan {
                 let names = value.split(',').filter(|name| !name.is_empty());
                 self.cli_filters = names.map(str::to_owned).collect();
             }
+            "dataparserparameters" => self.data_parser = Some(value.to_owned()),
             "communicationparameters" => self.communication = Communication::parse(value),
             "clustername" => self.cluster = Some(value.to_owned()),
             "killonbadexit" => {

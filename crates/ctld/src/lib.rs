@@ -12,6 +12,7 @@ mod audit;
 mod backlog;
 mod change_turns;
 mod changes;
+mod clear;
 pub mod client_timeouts;
 pub mod clock;
 mod configuration;

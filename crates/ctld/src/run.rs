@@ -5,6 +5,7 @@ use crate::accounting_events;
 use crate::answer;
 use crate::audit;
 use crate::changes::Changes;
+use crate::clear;
 use crate::client_timeouts::ClientTimeouts;
 use crate::clock;
 use crate::clock::now;
@@ -48,7 +49,7 @@ use muster_closer::passed;
 use muster_conf::endpoint::controller_socket;
 use muster_core::state::State;
 use muster_journal::Log as _;
-use muster_model::command::{Identity, JobSelection, KeptPartitions, UserCommand};
+use muster_model::command::{Identity, KeptPartitions};
 use muster_model::ids::JobId;
 use muster_model::spec::JobKind;
 use muster_model::trigger::{TriggerEvents, TriggerReport};
@@ -80,7 +81,7 @@ const LONGEST_CONFIGURATION: Duration = Duration::from_secs(5);
 pub struct Options {
     /// slurm.conf.
     pub conf: PathBuf,
-    /// Cancel every job that is found in the queue.
+    /// Cancel every job, and forget reservations, triggers, and states of nodes and partitions.
     pub clear: bool,
     /// Leave these jobs out of the state that is recovered: the controller could not go on with them.
     pub without_jobs: Vec<JobId>,
@@ -285,27 +286,31 @@ impl Core {
         })
     }
 
-    /// The configuration, and the end of all jobs if that is wanted (`slurmctld -c`). What is returned comes once the
-    /// configuration is in force for reads as well.
+    /// The configuration, and the end of all that an earlier controller left if that is ordered (`slurmctld -c`). The
+    /// returned channel answers once the configuration is in force for reads as well.
     fn send_first_commands(&self, read: &Read, clear: bool) -> oneshot::Receiver<()> {
         let (done, configured) = oneshot::channel();
         let _ = self.to_writer.send(ToWriter::Configure {
             config: Arc::clone(&read.cluster),
             settings: Box::new(read.settings.clone()),
-            keep: KeptPartitions::All,
+            keep: match clear {
+                true => KeptPartitions::File,
+                false => KeptPartitions::All,
+            },
             done: Some(done),
         });
         if clear {
-            let (reply, _) = oneshot::channel();
-            let selection = JobSelection::default();
-            let _ = self.to_writer.send(ToWriter::User {
-                identity: Identity {
-                    user: "root".to_owned(),
-                    ..Identity::default()
-                },
-                command: Box::new(UserCommand::Cancel { selection }),
-                reply: reply.into(),
-            });
+            for command in clear::commands(&self.replica.state, now()) {
+                let (reply, _) = oneshot::channel();
+                let _ = self.to_writer.send(ToWriter::User {
+                    identity: Identity {
+                        user: "root".to_owned(),
+                        ..Identity::default()
+                    },
+                    command: Box::new(command),
+                    reply: reply.into(),
+                });
+            }
         }
         configured
     }

@@ -318,13 +318,16 @@ fn asked(view: &JobView, env: &mut Env) {
         env.distribution(Distribution::parse(text).unwrap_or_default());
     }
     if let Some((_, text)) = spec.shown.iter().find(|(name, _)| name == "mem-bind") {
-        let bind = MemBind::parse(text).unwrap_or_default();
-        let verbose = bind.verbose == Some(true);
+        // Steps set the rest for themselves: by the type, srun knows a binding that is a step's own.
+        for (name, value) in MemBind::parse(text).unwrap_or_default().variables() {
+            if matches!(name, "SLURM_MEM_BIND_LIST" | "SLURM_MEM_BIND_VERBOSE") {
+                env.set(name, value);
+            }
+        }
         env.set("SLURM_MEM_BIND", text);
-        env.set(
-            "SLURM_MEM_BIND_VERBOSE",
-            if verbose { "verbose" } else { "quiet" },
-        );
+    }
+    if !spec.dependency.terms.is_empty() {
+        env.set("SLURM_JOB_DEPENDENCY", spec.dependency.to_string());
     }
     if let Some(reservation) = &spec.reservation {
         env.set("SLURM_JOB_RESERVATION", reservation);
@@ -497,6 +500,16 @@ pub fn batch_env(view: &JobView, position: usize) -> Variables {
         env.set("SGE_HGR_gpu", grid_engine::granted(&numbers));
     }
     behind_mps(&share.gres, &mut env);
+    let bind = view.spec.shown.iter().find(|(name, _)| name == "mem-bind");
+    if let Some((_, text)) = bind {
+        for (name, value) in MemBind::parse(text).unwrap_or_default().variables() {
+            let value = match name {
+                "SLURM_MEM_BIND" => text.clone(),
+                _ => value,
+            };
+            env.set(&name.replacen("SLURM_", "SBATCH_", 1), value);
+        }
+    }
     env.set("ENVIRONMENT", "BATCH");
     env.set("HOSTNAME", &share.name);
     for name in [

@@ -18,6 +18,7 @@ pub mod command;
 pub mod config;
 pub mod cpuset;
 pub mod cron;
+mod dependency;
 pub mod distribution;
 pub mod effect;
 pub mod environment;

@@ -27,7 +27,8 @@ pub(crate) static DAEMON: Daemon = Daemon {
         flag(
             'c',
             "",
-            "cancel every job that is in the queue when the controller starts",
+            "start as if there were no saved state: cancel every job, forget reservations, triggers, and states of nodes and \
+             partitions",
         ),
         flag('D', "", "stay in the foreground and log to the terminal"),
         flag(
@@ -36,9 +37,8 @@ pub(crate) static DAEMON: Daemon = Daemon {
             "read this slurm.conf (default: $SLURM_CONF, else /etc/slurm/slurm.conf)",
         ),
         flag('h', "", "print this help"),
-        flag('i', "", "ignore errors in the saved state").refused(
-            "errors in the saved state are never skipped, since jobs would be lost with them",
-        ),
+        flag('i', "", "ignore errors in the saved state")
+            .stored("saved state with an error is never skipped: the log says what to do"),
         flag('L', "FILE", "log here instead of SlurmctldLogFile"),
         flag(
             'n',

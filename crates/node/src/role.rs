@@ -70,9 +70,14 @@ impl Start<'_> {
         let environment = ExecArguments::new(self.environment);
         let parent = Some(std::process::id()).filter(|_| !self.outlives);
         let is_agent = self.words.first() == Some(&AGENT_NAME);
+        let is_host = self.words.first() == Some(&HOST_NAME);
         match sys::fork()? {
             sys::Fork::Parent(pid) => Ok(pid),
             sys::Fork::Child => {
+                if is_host {
+                    // A signal for the step must not end it before it blocks signals itself.
+                    sys::block_signals();
+                }
                 // The standard streams of launcher and step daemon are /dev/null and the log.
                 let errors = self.errors.unwrap_or(0);
                 let failed = sys::dup_to(errors, 2)
@@ -81,6 +86,10 @@ impl Start<'_> {
                     .and_then(|()| {
                         if !is_agent {
                             sys::leave_protection();
+                        }
+                        match is_host {
+                            true => sys::restore_dispositions(),
+                            false => sys::restore_signals(),
                         }
                         leave_root(self.user, parent, self.is_untraceable)
                     });
@@ -104,7 +113,6 @@ fn join(namespace: Option<RawFd>) -> io::Result<()> {
 }
 
 fn leave_root(user: &ProcessIdentity, parent: Option<u32>, is_untraceable: bool) -> io::Result<()> {
-    sys::restore_signals();
     sys::restore_file_limit();
     if Uid::effective().is_root() {
         match is_untraceable {

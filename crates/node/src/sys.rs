@@ -410,11 +410,16 @@ pub(crate) const CHANGED_SIGNALS: [i32; 2] = [libc::SIGHUP, libc::SIGPIPE];
 
 /// Sets the dispositions that this program changes back to their default, and blocks none.
 pub(crate) fn restore_signals() {
+    restore_dispositions();
+    unblock_signals();
+}
+
+/// Sets the dispositions that this program changes back to their default.
+pub(crate) fn restore_dispositions() {
     for signal in CHANGED_SIGNALS {
         // SAFETY: SIG_DFL is a valid disposition.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
-    unblock_signals();
 }
 
 fn unblock_signals() {

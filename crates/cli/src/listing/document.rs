@@ -7,6 +7,7 @@ use super::context::Ctx;
 use super::text::put;
 use crate::SLURM_VERSION;
 use crate::options::{Parsed, Spec};
+use muster_conf::endpoint;
 use muster_model::job::ExitStatus;
 use muster_model::time::Timestamp;
 
@@ -16,6 +17,8 @@ pub(crate) struct Dialect {
     /// Minor number of the data parser: 38 and later.
     version: u32,
     yaml: bool,
+    /// JSON without line breaks and blanks: `SLURM_JSON=compact`.
+    is_compact: bool,
 }
 
 /// Version that commands write by default.
@@ -40,31 +43,53 @@ impl Dialect {
         Dialect {
             version: NEWEST,
             yaml,
+            is_compact: false,
         }
     }
 
     /// The layout of a version, if there is one.
     pub(crate) fn of_version(version: u32, yaml: bool) -> Option<Dialect> {
         let known = VERSIONS.contains(&version);
-        known.then_some(Dialect { version, yaml })
+        known.then_some(Dialect {
+            version,
+            ..Dialect::newest(yaml)
+        })
     }
 
-    /// Reads the value of `--json` or `--yaml`; empty is the newest.
+    /// Reads the value of `--json` or `--yaml`. Without one, the site's `DataParserParameters` counts, else the newest version.
     pub(crate) fn parse(command: &str, yaml: bool, value: &str) -> Result<Dialect, Failure> {
-        let name = value.strip_prefix("data_parser/").unwrap_or(value);
+        let by_site = || endpoint::read(&endpoint::conf_path()).ok()?.data_parser;
+        let (asked, setting) = match value {
+            "" => (by_site().unwrap_or_default(), "DataParserParameters: "),
+            _ => (value.to_owned(), ""),
+        };
+        let serializer = std::env::var("SLURM_JSON").unwrap_or_default();
+        let parsed = Dialect::of_parser(yaml, &asked).ok_or_else(|| {
+            Failure::new(format!(
+                "{command}: error: {setting}no data parser {asked}; --json=list names those there are"
+            ))
+        })?;
+        Ok(parsed.serialized(&serializer))
+    }
+
+    /// The dialect of a parser by its name, with or without the kind of plugin and flags; empty is the newest.
+    fn of_parser(yaml: bool, name: &str) -> Option<Dialect> {
+        let name = name.strip_prefix("data_parser/").unwrap_or(name);
         let name = name.split('+').next().unwrap_or(name);
-        if name.is_empty() {
-            return Ok(Dialect::newest(yaml));
+        match name {
+            "" => Some(Dialect::newest(yaml)),
+            _ => Dialect::of_version(name.strip_prefix("v0.0.")?.parse().ok()?, yaml),
         }
-        name.strip_prefix("v0.0.")
-            .and_then(|n| n.parse().ok())
-            .filter(|n| VERSIONS.contains(n))
-            .map(|version| Dialect { version, yaml })
-            .ok_or_else(|| {
-                Failure::new(format!(
-                    "{command}: error: no data parser {value}; --json=list names those there are"
-                ))
-            })
+    }
+
+    /// As `SLURM_JSON` has it; of its flags, the last of `compact` and `pretty` counts.
+    fn serialized(self, flags: &str) -> Dialect {
+        let mut known = flags.split(',').map(str::trim);
+        let form = known.rfind(|flag| ["compact", "pretty"].contains(flag));
+        Dialect {
+            is_compact: form == Some("compact") && !self.yaml,
+            ..self
+        }
     }
 
     /// Output of `--json=list`.
@@ -390,6 +415,9 @@ impl Writer<'_> {
     }
 
     fn new_line(&mut self) {
+        if self.dialect.is_compact {
+            return;
+        }
         self.out.push('\n');
         let depth = if self.dialect.yaml {
             self.depth.saturating_sub(1)
@@ -423,7 +451,10 @@ impl Writer<'_> {
         } else {
             self.out.push('"');
             self.out.push_str(key);
-            self.out.push_str("\": ");
+            self.out.push_str(match self.dialect.is_compact {
+                true => "\":",
+                false => "\": ",
+            });
         }
     }
 
@@ -674,6 +705,27 @@ mod tests {
             text.contains("\n    flags: []\n  -\n    nice: 5\nmeta:\n"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn json_is_compact_where_the_environment_says_so() {
+        let newest = Dialect::newest(false);
+        let pretty = show(newest);
+        for flags in ["", "pretty", "compact,pretty", "other"] {
+            assert_eq!(show(newest.serialized(flags)), pretty, "{flags}");
+        }
+        let compact = show(newest.serialized("pretty, compact"));
+        assert!(
+            compact.starts_with(
+                "{\"jobs\":[{\"name\":\"a\\\"b\\/\\n\",\"array_task_id\":{\"set\":false,"
+            ),
+            "{compact}"
+        );
+        let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+        assert_eq!(value(&compact), value(&pretty));
+        assert_eq!(compact.lines().count(), 1);
+        let yaml = Dialect::newest(true);
+        assert_eq!(show(yaml.serialized("compact")), show(yaml));
     }
 
     #[test]

@@ -658,29 +658,10 @@ pub(crate) fn write_gres(out: &mut String, gres: &GresAsk) {
 }
 
 fn write_term(out: &mut String, term: &DependencyTerm, hopeless: bool) {
-    let DependencyTerm::Job {
-        kind,
-        job,
-        task,
-        delay_minutes,
-    } = term
-    else {
-        return out.push_str("singleton(unfulfilled)");
+    put!(out, "{term}");
+    let DependencyTerm::Job { kind, .. } = term else {
+        return out.push_str("(unfulfilled)");
     };
-    out.push_str(match kind {
-        DependencyKind::After => "after",
-        DependencyKind::AfterAny => "afterany",
-        DependencyKind::AfterOk => "afterok",
-        DependencyKind::AfterNotOk => "afternotok",
-        DependencyKind::AfterCorr => "aftercorr",
-    });
-    put!(out, ":{job}");
-    if let Some(task) = task {
-        put!(out, "_{task}");
-    }
-    if *delay_minutes > 0 {
-        put!(out, "+{delay_minutes}");
-    }
     let can_fail = matches!(
         kind,
         DependencyKind::AfterOk | DependencyKind::AfterNotOk | DependencyKind::AfterCorr

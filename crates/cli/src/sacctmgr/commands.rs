@@ -3,7 +3,7 @@
 use super::session::{Invocation, Verb};
 use super::{
     SPEC, account, archive, begins, cluster, coordinator, events, federation, flat_file, job, qos,
-    resource, service, show, user,
+    resource, service, show, shutdown, user,
 };
 use crate::SLURM_VERSION;
 use crate::listing::Failure;
@@ -45,9 +45,7 @@ pub(super) fn execute(session: &mut Invocation<'_>, words: &[String]) -> Result<
         )),
         () if is("clear", 3) => service::clear(session, rest),
         () if is("reconfigure", 3) => service::reconfigure(session),
-        () if is("shutdown", 8) => Err(Failure::new(
-            "sacctmgr: error: accounting is a part of the controller; 'scontrol shutdown' stops it",
-        )),
+        () if is("shutdown", 8) => shutdown::run(),
         () if is("associations", 3) => {
             session.associations = true;
             Ok(())

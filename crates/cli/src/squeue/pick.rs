@@ -55,6 +55,38 @@ pub(super) struct JobConditions {
     /// None: what waits and runs. Empty: all.
     pub(super) states: Option<Vec<JobStateFilter>>,
     pub(super) hidden: bool,
+    /// Jobs that have run for longer than this, in seconds.
+    pub(super) running_over_s: Option<i64>,
+    /// Jobs that run and have done so for less than this.
+    pub(super) running_under_s: Option<i64>,
+}
+
+/// Reads a time as `--time` of sbatch has it, in seconds: minutes, minutes:seconds, hours:minutes:seconds, days-hours,
+/// days-hours:minutes, days-hours:minutes:seconds.
+pub(super) fn parse_run_time(option: &str, text: &str) -> Result<i64, Failure> {
+    let (days, rest) = match text.split_once('-') {
+        Some((days, rest)) => (Some(days), rest),
+        None => (None, text),
+    };
+    let numbers = days.into_iter().chain(rest.split(':'));
+    let numbers: Option<Vec<i64>> = numbers
+        .map(|part| part.parse::<u32>().ok().map(i64::from))
+        .collect();
+    let seconds = match (days, numbers.as_deref()) {
+        (None, Some([minutes])) => Some(minutes * 60),
+        (None, Some([minutes, seconds])) => Some(minutes * 60 + seconds),
+        (None, Some([hours, minutes, seconds])) => Some(hours * 3600 + minutes * 60 + seconds),
+        (Some(_), Some([days, rest @ ..])) if rest.len() <= 3 => {
+            let units = rest.iter().zip([3600, 60, 1]);
+            Some(days * 86_400 + units.map(|(count, unit)| count * unit).sum::<i64>())
+        }
+        _ => None,
+    };
+    seconds.ok_or_else(|| {
+        Failure::new(format!(
+            "squeue: error: Invalid time for --{option}: {text}"
+        ))
+    })
 }
 
 /// Reads `--jobs`: `12,12_3,12_[4-6]`.
@@ -183,7 +215,14 @@ impl JobConditions {
         let in_list = |list: &[String], value: Option<&str>| {
             list.is_empty() || value.is_some_and(|v| list.iter().any(|l| l == v))
         };
+        let runs = job.state == JobState::Running;
         self.state_fits(row, options)
+            && self
+                .running_over_s
+                .is_none_or(|limit| runs && row.run_time_s(ctx) > limit)
+            && self
+                .running_under_s
+                .is_none_or(|limit| runs && row.run_time_s(ctx) < limit)
             && self
                 .uids
                 .as_ref()

@@ -72,6 +72,25 @@ fn long_listing() {
 }
 
 #[test]
+fn jobs_are_chosen_by_the_time_that_they_have_run() {
+    let ids = |args: &[&str]| {
+        let text = squeue(&[args, &["-h", "-o", "%i", "-S", "i"]].concat());
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let running = "9 10 11_0 11_2";
+    assert_eq!(ids(&["--running-over=0:10"]), running);
+    assert_eq!(ids(&["--running-over=0:11"]), "");
+    assert_eq!(ids(&["--running-under", "0:12"]), running);
+    assert_eq!(ids(&["--running-under=1", "--running-over=0"]), running);
+    assert_eq!(ids(&["--running-under=0:11"]), "");
+    assert_eq!(ids(&["--running-over=1-0"]), "");
+    for time in ["", "x", "1:2:3:4", "1-2:3:4:5", "-1", "1-"] {
+        let text = refused(&[&format!("--running-over={time}")]);
+        assert!(text.contains("Invalid time for --running-over"), "{text}");
+    }
+}
+
+#[test]
 fn tasks_one_by_one() {
     let text = squeue(&["-r"]);
     let line = |n: u32| {

@@ -1,6 +1,7 @@
 //! The reports themselves: sums over rows of accounting, and which of them stand in which column.
 
 use super::measure::{Period, TRES, ran_s, used_ms};
+use super::node::ReportNode;
 use super::used::UsageAnswer;
 use super::{ReportRequest, Settings};
 use crate::connect::{Client, ConnectError};
@@ -27,8 +28,7 @@ pub(super) struct ReportData {
     pub(super) accounts: Accounts,
     /// Times of reservations, of the report on them.
     pub(super) reservations: Vec<ReservationRecord>,
-    /// Name, CPUs and MiB of each node.
-    pub(super) nodes: Vec<(String, u32, u64)>,
+    pub(super) nodes: Vec<ReportNode>,
     pub(super) outages: Vec<NodeOutage>,
     /// Nothing of it was withheld because of `PrivateData`.
     pub(super) whole: bool,
@@ -59,10 +59,7 @@ impl ReportData {
             "cluster" | "user" if request.is_of_sums() => UsageAnswer::ask(client, period)?,
             _ => UsageAnswer::ask_rows(client, request, period)?,
         };
-        let nodes = ctx.nodes.iter().map(|node| {
-            let config = &node.config;
-            (config.name.clone(), config.cpus, config.memory_mib)
-        });
+        let nodes = ctx.nodes.iter().map(|node| ReportNode::of(&node.config));
         Ok(ReportData {
             cluster: accounts.cluster.clone(),
             period,
@@ -86,12 +83,7 @@ impl ReportData {
 
     /// Amount of a trackable resource that the cluster has.
     fn total(&self, tres: &str) -> f64 {
-        match tres {
-            "cpu" | "billing" => self.nodes.iter().map(|(_, cpus, _)| f64::from(*cpus)).sum(),
-            "mem" => self.nodes.iter().map(|(_, _, mib)| *mib as f64).sum(),
-            "node" => self.nodes.len() as f64,
-            _ => 0.0,
-        }
+        self.nodes.iter().map(|node| node.has(tres)).sum()
     }
 
     /// An account and those above it, the root last.
@@ -165,6 +157,7 @@ const USE: &[ColumnDefinition] = &[
     ("Proper", "Proper Name", 15),
     ("WCKey", "WCKey", 15),
     ("TresName", "TRES Name", 14),
+    ("TresCount", "TRES Count", 10),
     ("Used", "Used", 8),
     ("Energy", "Energy", 8),
 ];
@@ -192,6 +185,8 @@ const RESERVATION: &[ColumnDefinition] = &[
     ("Flags", "Flags", 20),
     ("Associations", "Associations", 15),
     ("TotalTime", "TotalTime", 9),
+    ("TresCount", "TRES Count", 10),
+    ("TresTime", "TRES Time", 20),
 ];
 /// Columns whose width grows where a share stands beside each amount.
 const AMOUNTS: [&str; 9] = [
@@ -222,9 +217,13 @@ fn columns(
     let column = |word: &String| {
         let (name, width) = word.split_once('%').unwrap_or((word, ""));
         let lower = name.to_ascii_lowercase();
+        let is_plural = |own: &str| {
+            let one = lower.strip_suffix('s');
+            one.is_some_and(|one| own.eq_ignore_ascii_case(one))
+        };
         let exact = known
             .iter()
-            .find(|(own, ..)| own.eq_ignore_ascii_case(name));
+            .find(|(own, ..)| own.eq_ignore_ascii_case(name) || is_plural(own));
         let begins = || {
             known
                 .iter()
@@ -394,12 +393,8 @@ fn utilization(
 /// Resources of nodes that were out of service, times their time.
 fn down(facts: &ReportData, tres: &str) -> f64 {
     let of_node = |name: &str| {
-        let node = facts.nodes.iter().find(|(own, ..)| own == name);
-        node.map_or(0.0, |(_, cpus, mib)| match tres {
-            "cpu" | "billing" => f64::from(*cpus),
-            "mem" => *mib as f64,
-            _ => 0.0,
-        })
+        let node = facts.nodes.iter().find(|node| node.name == name);
+        node.map_or(0.0, |node| node.has(tres))
     };
     let outages = facts.outages.iter();
     let sum: f64 = outages
@@ -473,6 +468,8 @@ fn lines(
             .collect();
         line.insert("Cluster", text(&facts.cluster));
         line.insert("TresName", text(tres));
+        let count = facts.total(tres);
+        line.insert("TresCount", Cell::Amount(format!("{count:.0}")));
         line.insert("Used", Cell::Amount(settings.time.text(*amount, whole)));
         line.insert("Energy", Cell::Amount(settings.time.text(0.0, 0.0)));
         line
@@ -726,6 +723,8 @@ fn reservations(
             ("Start", time(record.start)),
             ("End", time(record.end)),
             ("TresName", text("cpu")),
+            ("TresCount", Cell::Amount(record.cpus.to_string())),
+            ("TresTime", amount(so_far)),
             ("Allocated", amount(used)),
             ("Idle", amount(so_far - used)),
             ("Nodes", text(&record.nodes)),

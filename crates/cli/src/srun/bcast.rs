@@ -6,6 +6,7 @@ use crate::sbcast;
 use muster_conf::options::OptionError;
 use muster_proto::client::AllocationInfo;
 use muster_proto::step::StepSpec;
+use nix::unistd::{AccessFlags, access};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -61,6 +62,21 @@ pub(super) fn copy(
     spec.argv[0] = dest;
     spec.program_file = None;
     Ok(())
+}
+
+/// With `SLURM_TEST_EXEC`, refuses a program that srun does not find here, or that may not be executed.
+pub(super) fn test_program(line: &SubmitLine) -> Result<(), ExitCode> {
+    let names_several = line.chosen.has("multi-prog");
+    let Some(program) = line.words.first().filter(|_| !names_several) else {
+        return Ok(());
+    };
+    let dir = line.chosen.value("chdir").unwrap_or(".");
+    let found = find(program, Path::new(dir));
+    let is_executable = |path: &PathBuf| access(path, AccessFlags::X_OK).is_ok();
+    match found.as_ref().is_some_and(is_executable) {
+        true => Ok(()),
+        false => Err(line.say.fatal(&format!("Can not execute {program}"))),
+    }
 }
 
 /// The program, found as the tasks would find it.

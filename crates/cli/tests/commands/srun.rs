@@ -88,6 +88,23 @@ fn a_signal_gives_its_number() {
     assert_eq!(seen.code, 139);
 }
 
+/// srun(1), `SLURM_TEST_EXEC`: nothing is asked of anyone for a program that cannot be executed.
+#[test]
+fn a_program_that_is_not_here_is_refused_where_that_is_tested() {
+    let stage = Stage::new();
+    for program in [
+        "/nonexistent",
+        "no-such-program-here",
+        "/etc/passwd",
+        "/etc",
+    ] {
+        let seen = stage.run_with(&["srun", program], &[("SLURM_TEST_EXEC", "1")], "");
+        let wanted = format!("srun: fatal: Can not execute {program}\n");
+        assert_eq!((seen.stderr, seen.code), (wanted, 1));
+    }
+    assert!(stage.requests.lock().unwrap().is_empty());
+}
+
 #[test]
 fn a_node_that_has_not_heard_of_the_job_is_asked_again_with_its_key() {
     let stage = Stage::new();

@@ -6,9 +6,9 @@ use muster_model::grid_engine;
 use muster_model::ids::{JobId, NodeIdx, StepNo};
 use muster_model::job::{Allocation, ArrayInfo, ArrayRole, NodeShare};
 use muster_model::job_env::{self, JobView, StepView, Variables};
-use muster_model::spec::{JobSpec, MemoryAsk, Owner, ResourceAsk};
+use muster_model::spec::{Dependency, DependencyTerm, JobSpec, MemoryAsk, Owner, ResourceAsk};
 use muster_model::time::{TimeLimit, Timestamp};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Without `SLURM_TASK_PID` and `TMPDIR`, which who forks the script adds.
 const BATCH: &str = "\
@@ -460,4 +460,47 @@ fn temporary_directories_of_grid_engine() {
     };
     let of_task = job_env::tmp_dir_name(&job.view(7));
     assert_eq!(of_task, Some("2.3.".to_owned() + &partition));
+}
+
+/// sbatch(1) and salloc(1), output environment variables.
+#[test]
+fn memory_binding_and_dependency_are_in_the_environment() {
+    let mut job = sample("x", ResourceAsk::default(), 1, 1, 1);
+    let bind = "verbose,prefer,map_mem:0,1";
+    job.spec.shown = vec![("mem-bind".to_owned(), bind.to_owned())];
+    job.spec.dependency = Dependency {
+        terms: vec![DependencyTerm::Singleton],
+        any: false,
+    };
+    let view = job.view(7);
+    let batch = job_env::batch_env(&view, 0);
+    let holder = job_env::allocation_env(&view);
+    let value = |env: &Variables, name: &str| {
+        let found = env.iter().find(|(own, _)| own == name);
+        found.map(|(_, value)| value.clone())
+    };
+    for (name, wanted) in [
+        ("", bind),
+        ("_LIST", "0,1"),
+        ("_TYPE", "map_mem:"),
+        ("_PREFER", "prefer"),
+        ("_VERBOSE", "verbose"),
+    ] {
+        let (sbatch, salloc) = (
+            format!("SBATCH_MEM_BIND{name}"),
+            format!("SLURM_MEM_BIND{name}"),
+        );
+        assert_eq!(value(&batch, &sbatch).as_deref(), Some(wanted), "{sbatch}");
+        assert_eq!(value(&holder, &sbatch), None, "{sbatch}");
+        // srun takes a binding with a type for that of a step.
+        let wanted = (!matches!(name, "_TYPE" | "_PREFER")).then_some(wanted);
+        assert_eq!(value(&holder, &salloc).as_deref(), wanted, "{salloc}");
+    }
+    for env in [&batch, &holder] {
+        let of_binding = || env.iter().filter(|(name, _)| name.contains("MEM_BIND"));
+        let names: BTreeSet<&String> = of_binding().map(|(name, _)| name).collect();
+        assert_eq!(names.len(), of_binding().count(), "each has one value");
+    }
+    let dependency = value(&batch, "SLURM_JOB_DEPENDENCY");
+    assert_eq!(dependency.as_deref(), Some("singleton"));
 }

@@ -442,3 +442,65 @@ fn a_running_job_gives_up_nodes() {
         "RESIZING|3|n[1-3]\nCOMPLETED|2|n[1-2]",
     );
 }
+
+/// slurmctld(8): `-c` clears all state, and Slurm's own tests start it with `-i` beside it.
+#[test]
+fn a_controller_can_start_without_its_saved_state() {
+    let c = Cluster::start(3, 2);
+    c.ok("scontrol create reservation=r1 starttime=now duration=60 nodes=n1 users=$(id -un)");
+    c.ok("scontrol create reservation=r2 starttime=now+1hour duration=60 nodes=n2 users=$(id -un)");
+    let running = c.sbatch("--reservation=r1 -o /dev/null --wrap 'sleep 1000'");
+    let other = c.sbatch("-H -o /dev/null --wrap 'sleep 1000'");
+    c.until_prints(&format!("squeue -h -j {running} -o %T"), "RUNNING");
+    c.ok("scontrol update nodename=n3 state=drain reason=broken");
+    c.ok("scontrol update partition=$(sinfo -h -o %R | head -1) state=down");
+    c.ok("strigger --set --node --down --program=/bin/true");
+    c.kill(c.controller());
+    c.ok("slurmctld -c -i");
+    c.until_prints("squeue -h -o %i | wc -l", "0");
+    c.until_prints(
+        "scontrol -o show reservation | grep -c ReservationName || true",
+        "0",
+    );
+    c.until_prints("sinfo -h -o '%a %D %t'", "up 3 idle");
+    assert_eq!(c.ok("strigger --get | wc -l"), "1");
+    for job in [running, other] {
+        assert!(c.state(job).starts_with("CANCELLED"), "{}", c.state(job));
+    }
+    assert_eq!(c.run("scontrol show node n3 | grep Reason").code, 1);
+}
+
+/// `DataParserParameters` is the version for a whole site, SLURM_JSON the form for a user.
+#[test]
+fn the_site_chooses_the_version_of_json() {
+    let c = Cluster::start(1, 1);
+    let version = "grep -o 'v0[.]0[.][0-9]*' | head -1";
+    assert_eq!(c.ok(&format!("squeue --json | {version}")), "v0.0.43");
+    c.ok("echo DataParserParameters=v0.0.40 >>$SLURM_CONF; muster config check $SLURM_CONF");
+    for command in [
+        "squeue --json",
+        "sinfo --json",
+        "sacct --json",
+        "scontrol --json show jobs",
+    ] {
+        assert_eq!(
+            c.ok(&format!("{command} | {version}")),
+            "v0.0.40",
+            "{command}"
+        );
+    }
+    assert_eq!(
+        c.ok(&format!("squeue --json=v0.0.41 | {version}")),
+        "v0.0.41"
+    );
+    assert_eq!(c.ok("SLURM_JSON=compact squeue --json | wc -l"), "1");
+    c.ok("sed -i s/v0.0.40/v0.0.7/ $SLURM_CONF");
+    let wrong = c.run("squeue --json");
+    assert!(
+        wrong
+            .err
+            .contains("DataParserParameters: no data parser v0.0.7"),
+        "{}",
+        wrong.err
+    );
+}

@@ -409,3 +409,28 @@ fn a_reboot_waits_for_the_nodes_jobs() {
     c.ok("scontrol cancel_reboot n1");
     assert_eq!(c.ok("sinfo -h -n n1 -o %T"), "idle");
 }
+
+/// It was lost: the job had no step yet that could get it.
+#[test]
+fn a_signal_to_a_job_waits_for_its_first_step() {
+    let c = Cluster::start(1, 2);
+    let go = c.path("go").display().to_string();
+    let prolog = program(
+        &c,
+        "prolog",
+        &format!("until [ -e {go} ]; do sleep 0.02; done"),
+    );
+    configure(&c, &format!("Prolog={prolog}"));
+    let mut srun = c
+        .command("exec srun -J early sleep 1000 2>err")
+        .spawn()
+        .unwrap();
+    c.until_prints("squeue -h -n early -t running -o %T", "RUNNING");
+    c.ok("scancel --signal=USR1 $(squeue -h -n early -o %i)");
+    c.write("go", "");
+    assert_eq!(srun.wait().unwrap().code(), Some(138));
+    assert_eq!(
+        c.read("err"),
+        "srun: error: n1: task 0: User defined signal 1\n"
+    );
+}

@@ -467,3 +467,37 @@ fn mariadb_has_what_sacct_prints() {
 fn postgresql_has_what_sacct_prints() {
     copies(false);
 }
+
+/// It starts from slurm.conf's directory and goes into the background; `sacctmgr shutdown` ends it, and nothing else.
+#[test]
+fn the_daemon_starts_in_the_background_and_is_stopped_by_sacctmgr() {
+    let c = Cluster::start(1, 1);
+    let none = c.run("sacctmgr shutdown");
+    assert!(
+        none.code == 1 && none.err.contains("no slurmdbd.conf"),
+        "{}",
+        none.err
+    );
+    let (pid, log) = (c.path("dbd.pid"), c.path("dbd.log"));
+    c.write(
+        "slurmdbd.conf",
+        &format!("PidFile={}\nLogFile={}\n", pid.display(), log.display()),
+    );
+    c.ok("chmod 600 slurmdbd.conf");
+    let absent = c.run("sacctmgr shutdown");
+    assert!(
+        absent.code == 1 && absent.err.contains("no slurmdbd runs here"),
+        "{}",
+        absent.err
+    );
+    c.ok("slurmdbd");
+    let daemon: i32 = c.ok("cat dbd.pid").parse().unwrap();
+    assert_eq!(
+        c.ok(&format!("basename $(readlink /proc/{daemon}/exe)")),
+        "slurmdbd"
+    );
+    assert_eq!(c.ok("sacctmgr shutdown"), "");
+    c.until("slurmdbd has ended", || !alive(daemon));
+    assert_eq!(c.run("sacctmgr shutdown").code, 1);
+    c.ok("squeue; sacct");
+}

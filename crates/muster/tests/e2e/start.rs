@@ -49,6 +49,38 @@ fn daemons_and_commands_are_installed_under_their_names() {
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
+/// Tools find daemons by the file that they run, and wait until none is left after they have stopped them: launchers, which run on,
+/// were taken for slurmd.
+#[test]
+fn processes_are_found_under_their_own_names() {
+    let c = Cluster::start(1, 1);
+    let job = c.sbatch("-o /dev/null --wrap 'sleep 1000'");
+    c.until_prints(&format!("squeue -h -j {job} -o %T"), "RUNNING");
+    let found = |name: &str| {
+        c.ok(&format!(
+            "for of in $(pgrep -f $(dirname $SLURM_CONF)/); do \
+               [ \"$(readlink /proc/$of/exe)\" = $(dirname $SLURM_CONF)/bin/{name} ] && cat /proc/$of/comm; \
+             done | sort | tr '\\n' ' '"
+        ))
+    };
+    assert!(
+        found("slurmctld").starts_with("slurmctld"),
+        "{}",
+        found("slurmctld")
+    );
+    assert!(!found("slurmd").contains("shim"), "{}", found("slurmd"));
+    assert!(
+        found("muster").contains("muster-shim"),
+        "{}",
+        found("muster")
+    );
+    c.ok("scontrol shutdown");
+    c.until_prints(
+        "for of in $(pgrep -f $(dirname $SLURM_CONF)/); do readlink /proc/$of/exe; done | grep -c '/slurm' || true",
+        "0",
+    );
+}
+
 /// Root's daemons were links to the builder's file: who built them could change them.
 #[test]
 fn a_program_that_others_can_write_to_is_copied() {

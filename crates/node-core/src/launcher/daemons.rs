@@ -129,8 +129,9 @@ impl StepDaemons {
             .get(&attempt)
             .is_some_and(|e| e.phase.is_leaving())
         {
-            state.end_step(attempt, step);
+            return state.end_step(attempt, step);
         }
+        state.signal_first_step(attempt, step);
     }
 
     /// A step runs in a daemon to which there is a connection.

@@ -39,7 +39,13 @@ impl LauncherState {
             (Some(StepNo::BATCH), _) => self.signal_script(attempt, signal),
             (Some(step), _) => self.signal_step(attempt, step, signal),
             (None, SignalScope::Batch) => self.signal_script_alone(attempt, signal),
-            (None, SignalScope::Steps) => self.signal_steps(attempt, signal),
+            (None, SignalScope::Steps) => {
+                let now_ms = self.now.mono_ms;
+                if let Some(entry) = self.jobs.get_mut(&attempt) {
+                    entry.keep_step_signal(signal, now_ms);
+                }
+                self.signal_steps(attempt, signal);
+            }
             (None, SignalScope::Full) => {
                 if let Some(entry) = self.jobs.get_mut(&attempt) {
                     entry.is_stopped = match signal {

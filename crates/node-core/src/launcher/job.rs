@@ -15,6 +15,17 @@ use std::rc::Rc;
 /// Signals that are kept for a script before it starts.
 const EARLY_SIGNALS_MAX: usize = 64;
 
+/// Time for which a signal for the steps of a job waits for the first of them: as long as a step daemon waits for srun.
+const EARLY_STEP_SIGNAL_MS: u64 = 30_000;
+
+/// A signal for the steps of a job that has had none yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct EarlyStepSignal {
+    pub(super) signal: i32,
+    /// It is dropped at this time, in milliseconds of the monotonic clock.
+    pub(super) until_ms: u64,
+}
+
 /// A job here.
 #[derive(Debug, Default)]
 pub(super) struct JobEntry {
@@ -33,6 +44,10 @@ pub(super) struct JobEntry {
     pub(super) is_starting: bool,
     /// Signals received before the script's process was started.
     pub(super) early_signals: Vec<i32>,
+    /// Signals for its steps, received before the first of them was here.
+    pub(super) early_step_signals: Vec<EarlyStepSignal>,
+    /// A step of it was here.
+    pub(super) has_had_step: bool,
     /// End of its script, or why it did not start.
     pub(super) outcome: Option<LauncherEvent>,
     pub(super) steps: BTreeMap<StepNo, StepProcess>,
@@ -175,6 +190,21 @@ impl JobEntry {
         is_about_to
     }
 
+    /// Queues a signal for the first step, if there was none. Each signal waits once.
+    pub(super) fn keep_step_signal(&mut self, signal: i32, now_ms: u64) {
+        if self.phase.is_leaving() || self.has_had_step {
+            return;
+        }
+        let waiting = &mut self.early_step_signals;
+        waiting.retain(|kept| kept.signal != signal && kept.until_ms > now_ms);
+        if waiting.len() < EARLY_SIGNALS_MAX {
+            waiting.push(EarlyStepSignal {
+                signal,
+                until_ms: now_ms.saturating_add(EARLY_STEP_SIGNAL_MS),
+            });
+        }
+    }
+
     /// The job's temporary directory.
     pub(super) fn tmp_dir(&self) -> Option<&JobTmpDir> {
         self.prolog_epilog.as_ref()?.tmp_dir.as_deref()
@@ -203,6 +233,7 @@ impl JobEntry {
 
     /// A step is here.
     pub(super) fn enter_step(&mut self, step: StepNo, process: StepProcess) {
+        self.has_had_step = true;
         self.numbers.insert(step);
         self.steps.insert(step, process);
     }

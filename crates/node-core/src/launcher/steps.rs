@@ -424,13 +424,32 @@ impl LauncherState {
         });
     }
 
-    /// No task of a step was there to be signalled.
+    /// No task of a step was there to be signalled: the step ends, or its daemon keeps the signal until the tasks run.
     pub(super) fn step_has_no_tasks(&mut self, attempt: JobAttempt, step: StepNo, signal: i32) {
         if matches!(
             signal,
             signals::SIGKILL | signals::SIGTERM | signals::SIGINT
         ) {
-            self.end_step(attempt, step);
+            return self.end_step(attempt, step);
+        }
+        let entry = self.jobs.get(&attempt);
+        let stepd = entry.and_then(|e| e.live_step(step)?.stepd.as_ref());
+        // Daemons of an earlier launcher may not know the message.
+        if stepd.is_some_and(|stepd| !stepd.is_adopted) {
+            let command = StepdCommand::SignalLater(signal.unsigned_abs());
+            self.command_step(attempt, step, command);
+        }
+    }
+
+    /// A first step got the signals that its job was sent before.
+    pub(super) fn signal_first_step(&mut self, attempt: JobAttempt, step: StepNo) {
+        let now_ms = self.now.mono_ms;
+        let entry = self.jobs.get_mut(&attempt);
+        let early = entry.map(|e| std::mem::take(&mut e.early_step_signals));
+        for kept in early.unwrap_or_default() {
+            if kept.until_ms > now_ms {
+                self.signal_step(attempt, step, kept.signal);
+            }
         }
     }
 

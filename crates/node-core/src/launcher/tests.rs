@@ -3,6 +3,7 @@
 
 mod actions;
 mod dismissed;
+mod early_signals;
 mod floods;
 mod random;
 mod scenarios;
@@ -195,6 +196,8 @@ struct World {
     signals: Vec<(i32, i32)>,
     /// Lines of each message.
     messages: Vec<usize>,
+    /// Signals that step daemons keep until their tasks run.
+    later_signals: Vec<u32>,
     /// Limits that step daemons got, by their processes.
     limits: Vec<(i32, Option<u64>)>,
     /// Jobs of which the controller knows how they ended.
@@ -252,6 +255,7 @@ impl World {
             known_ends: BTreeSet::new(),
             signals: Vec::new(),
             messages: Vec::new(),
+            later_signals: Vec::new(),
             limits: Vec::new(),
             forgotten: BTreeSet::new(),
             prologs: 0,

@@ -77,6 +77,9 @@ pub enum StepdCommand {
     /// To a daemon whose step has ended: there is none, and the launcher has kept the end.
     #[n(4)]
     Exit,
+    /// A signal for tasks that have not started: delivered as soon as they run. A daemon of an earlier launcher is not sent it.
+    #[n(7)]
+    SignalLater(#[n(0)] u32),
 }
 
 impl Message for StepdCommand {}

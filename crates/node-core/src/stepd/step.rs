@@ -11,6 +11,7 @@ use crate::exit_status::exit_status;
 use crate::messages::{KeptEntries, NextStep, StepOrder, StepdCommand};
 use crate::signals::{SIGCONT, SIGKILL, SIGTERM};
 use muster_model::job::{ExitStatus, ResourceUsage};
+use muster_model::limits::SIGNAL_MAX;
 use muster_proto::step::FromStepd;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -148,6 +149,10 @@ pub(super) struct Step {
     pub(super) oom: OomKills,
     /// The usage of its control group.
     pub(super) group_usage: GroupUsage,
+    /// Signals for the tasks from before they run: each once, in the order of their last requests.
+    early_signals: Vec<i32>,
+    /// The step is to end, and its srun has not connected.
+    is_end_due: bool,
     /// The daemon has no children any more, and so, as orphans become its children, the tasks have left none.
     pub(super) is_childless: bool,
 }
@@ -187,6 +192,8 @@ impl Step {
             usage: ResourceUsage::default(),
             oom: OomKills::default(),
             group_usage: GroupUsage::default(),
+            early_signals: Vec::new(),
+            is_end_due: false,
             is_childless: false,
         }
     }
@@ -269,6 +276,7 @@ impl Step {
             StepdCommand::PrintLine(line) => self.up.message(line, out),
             // The job ends, and the launcher does not know of this step, which the agent gave.
             StepdCommand::EndStep | StepdCommand::Exit => self.begin_end(out),
+            StepdCommand::SignalLater(signal) => self.signal_later(signal, out),
             StepdCommand::SetTimeLimit(seconds) => {
                 self.limit_ms = seconds.map(|seconds| seconds.saturating_mul(1000));
                 self.limit_time();
@@ -295,8 +303,46 @@ impl Step {
     }
 
     pub(super) fn start(&mut self, out: &mut Actions) {
-        if self.move_by(Move::Start, out) {
-            out.push(Action::StartTasks);
+        if !self.move_by(Move::Start, out) {
+            return;
+        }
+        match self.is_end_due {
+            true => self.end_unstarted(out),
+            false => out.push(Action::StartTasks),
+        }
+    }
+
+    /// The step was ended before its srun connected: that learns of its tasks as if they had got the signal.
+    fn end_unstarted(&mut self, out: &mut Actions) {
+        self.move_by(Move::End, out);
+        let launch = &self.order.launch;
+        let here = launch.tasks.get(launch.position as usize);
+        for task in here.into_iter().flatten().copied() {
+            let exit = ExitStatus {
+                code: 0,
+                signal: SIGTERM.unsigned_abs(),
+            };
+            let oom = false;
+            self.up.send(FromStepd::Exited { task, exit, oom }, out);
+        }
+        self.tasks_ended(out);
+        for position in std::mem::take(&mut self.lost) {
+            self.up.send(FromStepd::ChildLost(position), out);
+        }
+    }
+
+    /// Signals the tasks, or keeps the signal until they run.
+    fn signal_later(&mut self, signal: u32, out: &mut Actions) {
+        let Ok(signal) = i32::try_from(signal.min(SIGNAL_MAX)) else {
+            return;
+        };
+        match self.phase {
+            StepPhase::Waiting | StepPhase::Starting => {
+                self.early_signals.retain(|kept| *kept != signal);
+                self.early_signals.push(signal);
+            }
+            StepPhase::Running => out.push(Action::SignalAsked(signal)),
+            _ => {}
         }
     }
 
@@ -368,6 +414,8 @@ impl Step {
             let pids = self.tasks.iter().map(|t| t.pid.unsigned_abs()).collect();
             self.up.send(FromStepd::Started(pids), out);
         }
+        let early = std::mem::take(&mut self.early_signals);
+        out.list.extend(early.into_iter().map(Action::SignalAsked));
     }
 
     fn child_ended(&mut self, pid: i32, exit: ExitStatus, used: ResourceUsage, out: &mut Actions) {
@@ -482,6 +530,11 @@ impl Step {
         if self.phase.was_ended() {
             return;
         }
+        if self.phase == StepPhase::Waiting && !std::mem::replace(&mut self.is_end_due, true) {
+            let at = out.after(LAST_WORDS_MS);
+            self.timers.hello_by = self.timers.hello_by.map(|by| by.min(at));
+            return;
+        }
         let had_tasks = matches!(self.phase, StepPhase::Starting | StepPhase::Running);
         self.move_by(Move::End, out);
         if had_tasks {
@@ -509,6 +562,7 @@ impl Step {
         if self.phase == StepPhase::Waiting && out.has_come(self.timers.hello_by) {
             let (job, step) = (self.order.attempt.job, self.order.launch.step);
             out.log(format!("step {job}.{step}: srun did not connect"));
+            self.is_end_due = true;
             self.begin_end(out);
         }
         if out.has_come(self.timers.time_limit) {

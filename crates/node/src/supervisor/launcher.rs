@@ -9,11 +9,14 @@ use crate::role::LAUNCHER_NAME;
 use anyhow::Context as _;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::socket::{Shutdown, shutdown};
+use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{ChildStderr, Command, Stdio};
+use std::sync::OnceLock;
 
 /// malloc settings of the launcher and step daemons, which have one thread each: freed memory stays
 /// available for the next allocation of its size. By default only seven pieces per size are kept,
@@ -64,11 +67,33 @@ fn reach(options: &AgentOptions) -> io::Result<OwnedFd> {
 
 /// The program file from which a launcher or a probe is started.
 pub(crate) fn program(options: &AgentOptions) -> PathBuf {
-    let own = Path::new("/proc/self/exe");
-    options
-        .launcher_program
-        .clone()
-        .unwrap_or_else(|| own.to_owned())
+    static LINK: OnceLock<Option<File>> = OnceLock::new();
+    if let Some(program) = &options.launcher_program {
+        return program.clone();
+    }
+    // The descriptor leads to the same file later, if an update replaces the link.
+    match LINK.get_or_init(link_called_muster) {
+        Some(link) => format!("/proc/self/fd/{}", link.as_raw_fd()).into(),
+        None => OWN.into(),
+    }
+}
+
+const OWN: &str = "/proc/self/exe";
+
+/// The link `muster` to this program's file, beside the link that this process was started by. A launcher runs on when slurmd is
+/// stopped, and tools take each process for slurmd that was started by the link of that name.
+fn link_called_muster() -> Option<File> {
+    let own = std::fs::metadata(OWN).ok()?;
+    let path = std::env::current_exe().ok()?;
+    let dir = path.parent()?;
+    let is_own = |file: &File| {
+        let found = file.metadata().ok();
+        found.is_some_and(|found| (found.dev(), found.ino()) == (own.dev(), own.ino()))
+    };
+    let beside = [dir.join("muster"), dir.join("../bin/muster")];
+    beside
+        .iter()
+        .find_map(|link| File::open(link).ok().filter(is_own))
 }
 
 fn command(options: &AgentOptions) -> Command {

@@ -318,6 +318,7 @@ impl World {
                 self.end(pid, 0);
             }
             StepdCommand::SetTimeLimit(seconds) => self.limits.push((pid, seconds)),
+            StepdCommand::SignalLater(signal) => self.later_signals.push(signal),
             _ => {}
         }
     }

@@ -292,7 +292,13 @@ impl World {
             let is_complete = self.closed_sent > 0 || (order.direct && has_srun);
             if is_complete {
                 let ends: Vec<u32> = self.exits.keys().copied().collect();
-                assert_eq!(ends.len(), self.started, "ends are missing: {ends:?}");
+                // Tasks of a step that was ended before its srun connected are reported, and never started.
+                let of_srun = order.launch.tasks[0].len();
+                let is_unstarted = self.started == 0 && ends.len() == of_srun;
+                assert!(
+                    is_unstarted || ends.len() == self.started,
+                    "ends are missing: {ends:?}"
+                );
             }
         }
         self.outputs.clear();

@@ -247,6 +247,49 @@ fn a_time_limit_ends_the_step() {
     assert_eq!(world.end_of(STEP).state, JobState::Timeout);
 }
 
+/// It was lost, and one of a job with this step only could not be repeated in time.
+#[test]
+fn a_signal_from_before_the_tasks_run_reaches_them() {
+    let mut world = World::with_step(tasks(2));
+    for signal in [10, 12, 10] {
+        world.deliver(Event::Command(StepdCommand::SignalLater(signal)));
+    }
+    assert!(world.signals.is_empty());
+    world.connect(hello());
+    world.wake_up(ALL);
+    assert!(world.signals.is_empty(), "tasks that wait for each other");
+    world.prepare(2);
+    world.wake_up(ALL);
+    assert_eq!(world.signals, [12, 10]);
+    world.deliver(Event::Command(StepdCommand::SignalLater(12)));
+    assert_eq!(world.signals, [12, 10, 12]);
+}
+
+/// The daemon ended at once, and srun, which could not connect, reported a failure of the node.
+#[test]
+fn srun_learns_of_a_step_that_was_ended_before_it_connected() {
+    let mut world = World::with_step(tasks(2));
+    world.deliver(Event::Command(StepdCommand::EndStep));
+    assert!(!world.is_over);
+    world.connect(hello());
+    world.wake_up(ALL);
+    assert_eq!(world.started, 0);
+    let is_end = |m: &FromStepd| matches!(m, FromStepd::Exited { exit, .. } if exit.signal == SIGTERM.unsigned_abs());
+    assert_eq!(world.has_received(is_end), 2);
+    world.wake_up(ALL);
+    assert_eq!(world.end_of(STEP).state, JobState::Cancelled);
+}
+
+#[test]
+fn a_step_that_was_ended_waits_for_its_srun_for_a_short_time() {
+    let mut world = World::with_step(tasks(1));
+    world.deliver(Event::Command(StepdCommand::EndStep));
+    world.later(4_999);
+    assert!(!world.is_over);
+    world.later(1);
+    assert_eq!(world.end_of(STEP).state, JobState::Cancelled);
+}
+
 #[test]
 fn srun_fails_the_step_at_once() {
     let mut world = World::running(tasks(1));
