@@ -8,6 +8,11 @@ use crate::signals::{SIGCONT, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGTSTP};
 /// A second Ctrl-C within this time ends the step.
 const TWICE_MS: u64 = 1000;
 
+/// Whether a signal is for the tasks alone.
+pub(super) fn is_passed_on(signal: i32) -> bool {
+    !matches!(signal, SIGINT | SIGQUIT | SIGTSTP | SIGTERM)
+}
+
 impl ActiveStep {
     pub(super) fn on_signal(&mut self, cx: &mut SrunContext, signal: i32) {
         match signal {
