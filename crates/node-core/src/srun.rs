@@ -23,7 +23,7 @@ use actions::Actions;
 use config::{ExitCodes, InputSource, SrunConfig, Streams};
 use creation::{CreatedStep, Creation, Progress};
 use interface::{Action, AgentId, Event, Interest, StepdIdx, StreamsToOpen};
-use muster_model::ids::StepId;
+use muster_model::ids::{JobId, StepId};
 use muster_model::job::ExitStatus;
 use muster_proto::step::{FromStepd, StdinTask};
 use output::{OutputRules, Outputs};
@@ -172,18 +172,27 @@ impl Srun {
                 self.cx.out.fatal(&format!("signalfd: {error}"));
                 self.fail_with(self.exit_codes.error);
             }
+            Event::JobSignal(signal, job) if self.has_direct_signal(signal, job) => {}
+            Event::JobSignal(signal, _) => self.on_event_of_user(Event::Signal(signal)),
             Event::Signal(_)
             | Event::Window(..)
             | Event::Input(_)
             | Event::JobEnded(_)
-            | Event::ControllerFailed(_) => {
-                // Otherwise the step is over, or not there yet.
-                if self.cx.is_running() {
-                    self.step.on_user_event(&mut self.cx, event);
-                }
-            }
+            | Event::ControllerFailed(_) => self.on_event_of_user(event),
             Event::Idle => self.on_idle(),
         }
+    }
+
+    fn on_event_of_user(&mut self, event: Event) {
+        // Otherwise the step is over, or not there yet.
+        if self.cx.is_running() {
+            self.step.on_user_event(&mut self.cx, event);
+        }
+    }
+
+    /// Whether the tasks get a signal for a whole job without this srun.
+    fn has_direct_signal(&self, signal: i32, job: JobId) -> bool {
+        signals::is_passed_on(signal) && self.steps().all(|step| step.job == job)
     }
 
     /// Handles an event of the conversation with agents, or of its end.

@@ -50,6 +50,8 @@ pub(crate) struct Peer {
     pub(crate) address: Option<IpAddr>,
     /// The user, on a socket of this host.
     pub(crate) uid: Option<u32>,
+    /// The end of its requests is not its own end: it still takes answers.
+    pub(crate) ends_input: bool,
 }
 
 /// The headers by which a request says whose it is.

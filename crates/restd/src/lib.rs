@@ -10,6 +10,7 @@ mod listen;
 mod pages;
 mod parts;
 mod server;
+mod single;
 mod user_stream;
 
 pub use identity::Authentication;

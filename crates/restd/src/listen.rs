@@ -5,7 +5,7 @@ use muster_closer::refuse_descriptors;
 use muster_trust::sack::open_to_all;
 use nix::sys::socket::{AddressFamily, SockaddrLike as _, SockaddrStorage, getsockname};
 use std::fs;
-use std::io;
+use std::io::{self, IsTerminal as _};
 use std::net::{TcpListener, TcpStream, ToSocketAddrs as _};
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::os::unix::fs::FileTypeExt as _;
@@ -71,6 +71,8 @@ pub struct Listeners {
 pub(crate) enum Connection {
     Tcp(TcpStream),
     Unix(UnixStream),
+    /// Standard input and output, which are no socket.
+    Stdio,
 }
 
 impl Listeners {
@@ -120,14 +122,20 @@ impl Listeners {
         Ok(is_there.then_some(all))
     }
 
-    /// The connection that is standard input, if it is one.
+    /// The connection that is standard input: a socket, or, with standard output, a pipe, a file or a terminal.
     ///
     /// # Errors
     /// It cannot be taken over.
     pub fn standard_input() -> io::Result<Option<Listeners>> {
         let stdin = io::stdin();
         let Ok(name) = getsockname::<SockaddrStorage>(stdin.as_fd().as_raw_fd()) else {
-            return Ok(None);
+            let kind = fs::metadata("/proc/self/fd/0").map(|found| found.file_type());
+            let has_input =
+                stdin.is_terminal() || kind.is_ok_and(|kind| kind.is_fifo() || kind.is_file());
+            return Ok(has_input.then(|| Listeners {
+                connection: Some(Connection::Stdio),
+                ..Listeners::default()
+            }));
         };
         let own = stdin.as_fd().try_clone_to_owned()?;
         let connection = match name.family() {

@@ -4,9 +4,10 @@ use crate::connection_slots::{ConnectionSlot, ConnectionSlots, Origin, ReservedB
 use crate::connections::{Connections, ConnectionsOf};
 use crate::events::{EventBody, Feeds, NoStream};
 use crate::identity::{Authentication, Credentials, Identity, Peer};
-use crate::listen::{Connection, Listeners};
+use crate::listen::Listeners;
 use crate::pages;
 use crate::parts::{PartsBody, PartsHead, PartsSink, PartsTurns};
+use crate::single::serve_single;
 use crate::user_stream::UserStream;
 use anyhow::{Context as _, Result};
 use http_body_util::BodyExt as _;
@@ -68,11 +69,11 @@ pub struct Limits {
     pub threads: usize,
 }
 
-struct Shared {
+pub(crate) struct Shared {
     conf: PathBuf,
     allowed: Authentication,
     connections: Connections,
-    places: Arc<ConnectionSlots>,
+    pub(crate) places: Arc<ConnectionSlots>,
     /// Requests that need much memory; those about accounting apart, which may take long before anything comes.
     large: [Arc<Semaphore>; 2],
     /// Answers that are sent in parts.
@@ -143,7 +144,7 @@ pub fn serve(
 
 async fn run(listeners: Listeners, shared: Arc<Shared>) -> Result<()> {
     if let Some(connection) = listeners.connection {
-        return single(connection, &shared).await;
+        return serve_single(connection, &shared).await;
     }
     let mut parts = JoinSet::new();
     for listener in listeners.tcp {
@@ -174,29 +175,6 @@ async fn first_end(parts: &mut JoinSet<()>) -> anyhow::Error {
         Some(Err(e)) => anyhow::anyhow!("a part of slurmrestd has failed: {e}"),
         _ => anyhow::anyhow!("a part of slurmrestd has ended"),
     }
-}
-
-/// The connection of inetd.
-async fn single(connection: Connection, shared: &Arc<Shared>) -> Result<()> {
-    let place = shared.places.admit(Origin::Unknown).map(Arc::new);
-    let place = place.context("no connection is allowed (--max-connections)")?;
-    match connection {
-        Connection::Tcp(stream) => {
-            let address = stream.peer_addr().ok();
-            let peer = tcp_peer(address);
-            stream.set_nonblocking(true)?;
-            let stream = tokio::net::TcpStream::from_std(stream)?;
-            connection_of(stream, peer, place, shared.clone()).await;
-        }
-        Connection::Unix(stream) => {
-            let peer = unix_peer(&stream);
-            stream.set_nonblocking(true)?;
-            let stream = tokio::net::UnixStream::from_std(stream)?;
-            let stream = UserStream::new(stream, peer.uid);
-            connection_of(stream, peer, place, shared.clone()).await;
-        }
-    }
-    Ok(())
 }
 
 /// An address as answers and the log have it.
@@ -261,7 +239,7 @@ async fn watch(places: Arc<ConnectionSlots>) {
     }
 }
 
-fn unix_peer(stream: &impl std::os::fd::AsFd) -> Peer {
+pub(crate) fn unix_peer(stream: &impl std::os::fd::AsFd) -> Peer {
     let uid = getsockopt(stream, PeerCredentials)
         .ok()
         .map(|peer| peer.uid());
@@ -273,18 +251,25 @@ fn unix_peer(stream: &impl std::os::fd::AsFd) -> Peer {
         source,
         address: None,
         uid,
+        ends_input: false,
     }
 }
 
-fn tcp_peer(address: Option<SocketAddr>) -> Peer {
+pub(crate) fn tcp_peer(address: Option<SocketAddr>) -> Peer {
     Peer {
         source: address.map_or_else(String::new, canonical),
         address: address.map(|address| address.ip().to_canonical()),
         uid: None,
+        ends_input: false,
     }
 }
 
-async fn connection_of<S>(stream: S, peer: Peer, place: Arc<ConnectionSlot>, shared: Arc<Shared>)
+pub(crate) async fn connection_of<S>(
+    stream: S,
+    peer: Peer,
+    place: Arc<ConnectionSlot>,
+    shared: Arc<Shared>,
+) -> hyper::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -300,6 +285,7 @@ where
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
+        .half_close(peer.ends_input)
         .header_read_timeout(HEAD_WAIT)
         .max_buf_size(HEAD_BYTES_MAX)
         .max_headers(HEADERS_MAX)
@@ -312,13 +298,14 @@ where
             connection.as_mut().graceful_shutdown();
             match tokio::time::timeout(BODY_WAIT, connection).await {
                 Ok(served) => served,
-                Err(_) => return,
+                Err(_) => return Ok(()),
             }
         }
     };
-    if let Err(error) = served {
+    if let Err(error) = &served {
         log::debug!("connection from {}: {error}", peer.source);
     }
+    served
 }
 
 async fn respond(

@@ -109,7 +109,7 @@ pub(crate) static FIELDS: &[Field<JobRecords>] = fields![JobRow<'_>;
     b'-' ["pendingtime"] "PENDING_TIME" cut r c o => put!(o, "{}", waited_s(r, c));
     b'-' ["preempttime"] "PREEMPT_TIME" run r c o => preempt_time(r, c, o);
     b'-' ["prefer"] "PREFER" cut r _c o => o.push_str(text::or_null(r.shown("prefer")));
-    b'-' ["profile"] "PROFILE" cut _r _c o => o.push_str("NotSet");
+    b'-' ["profile"] "PROFILE" cut r _c o => o.push_str(&profile(r.shown("profile")));
     b'-' ["reboot"] "REBOOT" cut _r _c o => o.push('0');
     b'-' ["reqswitch"] "REQ_SWITCH" cut r _c o => put!(o, "{}", r.job.spec.ask.switches.map_or(0, |s| s.count));
     b'-' ["requeue"] "REQUEUE" cut r _c o => put!(o, "{}", r.requeue());
@@ -264,5 +264,38 @@ fn stdio(r: &JobRow<'_>, which: Stdio, out: &mut String) {
     match r.stdio_path(which) {
         Some(path) => out.push_str(&path),
         None => out.push_str("N/A"),
+    }
+}
+/// `--profile` as squeue writes its kinds.
+fn profile(asked: Option<&str>) -> String {
+    let kind = |word: &str| match word.trim().to_ascii_lowercase().as_str() {
+        "all" => "All".to_owned(),
+        "none" => "None".to_owned(),
+        "energy" => "Energy".to_owned(),
+        "task" => "Task".to_owned(),
+        "lustre" | "filesystem" => "Lustre".to_owned(),
+        "network" => "Network".to_owned(),
+        _ => word.to_owned(),
+    };
+    match asked {
+        None => "NotSet".to_owned(),
+        Some(words) => words.split(',').map(kind).collect::<Vec<_>>().join(","),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn profiles_have_the_names_of_slurm() {
+        for (asked, shown) in [
+            (None, "NotSet"),
+            (Some("energy"), "Energy"),
+            (Some("Task,filesystem"), "Task,Lustre"),
+            (Some("NONE"), "None"),
+        ] {
+            assert_eq!(profile(asked), shown);
+        }
     }
 }

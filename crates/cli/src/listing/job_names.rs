@@ -19,7 +19,10 @@ pub(crate) fn parse_job(text: &str) -> Option<(JobId, Option<u32>)> {
     Some((JobId(id.parse().ok()?), task))
 }
 
-/// Records of a job or an array, or of one task.
+/// All jobs, where a job is to be named.
+pub(crate) const EVERY_JOB: JobId = JobId(0);
+
+/// Records of a job or an array, or of one task; of job 0, those of all jobs, as Slurm's scontrol takes it.
 pub(crate) fn rows_of(
     jobs: &Jobs,
     id: JobId,
@@ -28,13 +31,13 @@ pub(crate) fn rows_of(
     jobs.jobs.iter().filter_map(move |job| {
         let row = JobRow::new(job, jobs.array_of(job));
         let led = job.het.is_some_and(|part| part.leader == id);
-        if row.base_id() != id && job.id != id && !led {
+        if row.base_id() != id && job.id != id && !led && id != EVERY_JOB {
             return None;
         }
         match (task, &job.array) {
             (None, _) => Some(row),
             (Some(task), ArrayRole::Task { base, index }) => {
-                (*base == id && *index == task).then_some(row)
+                ((*base == id || id == EVERY_JOB) && *index == task).then_some(row)
             }
             (Some(task), ArrayRole::Pending { indices }) => {
                 indices.contains(task).then_some(JobRow {

@@ -12,7 +12,7 @@ use crate::connect::Client;
 use crate::listing::context::Ctx;
 use crate::listing::document::{Dialect, print_document};
 use crate::listing::job::JobRow;
-use crate::listing::job_names::{parse_job, rows_of};
+use crate::listing::job_names::{EVERY_JOB, parse_job, rows_of};
 use crate::listing::node::NodeView;
 use crate::listing::query::{self, Jobs};
 use crate::listing::step_fields::StepRow;
@@ -221,10 +221,11 @@ fn jobs(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> {
             .ok_or_else(|| Failure::new("scontrol_print_job error: Invalid job id specified"))?;
         wanted.push((word, job));
     }
-    let (ctx, jobs) = load_jobs(
-        "slurm_load_jobs",
-        wanted.iter().map(|(_, (id, _))| *id).collect(),
-    )?;
+    let mut ids: Vec<JobId> = wanted.iter().map(|(_, (id, _))| *id).collect();
+    if ids.contains(&EVERY_JOB) {
+        ids.clear();
+    }
+    let (ctx, jobs) = load_jobs("slurm_load_jobs", ids)?;
     let mut out = String::new();
     let mut missing = None;
     let mut rows = Vec::new();

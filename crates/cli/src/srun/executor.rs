@@ -11,7 +11,7 @@ use crate::connect::ConnectError;
 use crate::say;
 use crate::submit::filters::Filters;
 use crate::submit::holder::{Holder, timeout};
-use crate::submit::signals::Signals;
+use crate::submit::signals::{CaughtSignal, Signals};
 use muster_model::ids::StepId;
 use muster_node_core::srun::Srun;
 use muster_node_core::srun::config::{InputSource, Sink, SrunConfig};
@@ -146,7 +146,7 @@ impl<'f> Executor<'f> {
             false => self.wait(&interest),
         };
         while ready.signals
-            && let Some(signal) = self.signals.as_ref().and_then(Signals::take)
+            && let Some(signal) = self.signals.as_ref().and_then(Signals::take_with_job)
         {
             self.on_signal(signal);
         }
@@ -213,9 +213,13 @@ impl<'f> Executor<'f> {
         }
     }
 
-    fn on_signal(&mut self, signal: Signal) {
-        if signal != Signal::SIGWINCH {
-            self.handle(interface::Event::Signal(signal as i32));
+    fn on_signal(&mut self, caught: CaughtSignal) {
+        let signal = caught.signal as i32;
+        if caught.signal != Signal::SIGWINCH {
+            self.handle(match caught.job {
+                Some(job) => interface::Event::JobSignal(signal, job),
+                None => interface::Event::Signal(signal),
+            });
         } else if let Some((rows, columns)) = terminal::size() {
             self.handle(interface::Event::Window(rows, columns));
         }

@@ -142,7 +142,7 @@ pub(super) const ROWS: &[OptionRow] = &[
     opt("error", "file", "file for standard error")
         .short('e')
         .on(BR)
-        .env(&["SBATCH_ERROR"], &["SLURM_STDERRMODE"], &[]),
+        .env(&["SBATCH_ERROR"], &["SLURM_STDERRMODE", "SRUN_ERROR"], &[]),
     opt(
         "export",
         "names",
@@ -194,7 +194,7 @@ pub(super) const ROWS: &[OptionRow] = &[
     opt("input", "file", "file for standard input")
         .short('i')
         .on(BR)
-        .env(&["SBATCH_INPUT"], &["SLURM_STDINMODE"], &[]),
+        .env(&["SBATCH_INPUT"], &["SLURM_STDINMODE", "SRUN_INPUT"], &[]),
     opt("job-name", "name", "name of the job").short('J').env(
         &["SBATCH_JOB_NAME"],
         &["SLURM_JOB_NAME"],
@@ -259,7 +259,7 @@ pub(super) const ROWS: &[OptionRow] = &[
     opt("output", "file", "file for standard output")
         .short('o')
         .on(BR)
-        .env(&["SBATCH_OUTPUT"], &["SLURM_STDOUTMODE"], &[]),
+        .env(&["SBATCH_OUTPUT"], &["SLURM_STDOUTMODE", "SRUN_OUTPUT"], &[]),
     flag("parsable", "print only the job's number").on(B),
     opt(
         "partition",

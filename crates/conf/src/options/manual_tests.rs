@@ -85,3 +85,22 @@ fn variables_name_their_command() {
         }
     }
 }
+
+/// Both names, of 22.05 and of 25.05.
+#[test]
+fn variables_of_files_of_srun() {
+    for (variable, option) in [
+        ("SRUN_INPUT", "input"),
+        ("SRUN_OUTPUT", "output"),
+        ("SRUN_ERROR", "error"),
+        ("SLURM_STDINMODE", "input"),
+        ("SLURM_STDOUTMODE", "output"),
+        ("SLURM_STDERRMODE", "error"),
+    ] {
+        let mut chosen = ChosenOptions::new(OptionCommand::Srun);
+        environment::read(&mut chosen, |name| {
+            (name == variable).then(|| "file".to_owned())
+        });
+        assert_eq!(chosen.value(option), Some("file"), "{variable}");
+    }
+}

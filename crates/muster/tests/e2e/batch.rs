@@ -28,6 +28,9 @@ fn a_batch_job_over_two_nodes_runs_and_is_accounted() {
         c.ok("scontrol show job 1")
             .contains("JobState=FAILED Reason=NonZeroExitCode")
     );
+    // Job 0 is every job; task 3 of it, each that is task 3 of an array.
+    assert!(c.ok("scontrol show job 0").starts_with("JobId=1 "));
+    assert_eq!(c.run("scontrol show job 0_3").out, "Job 0_3 not found\n");
 }
 
 #[test]

@@ -81,6 +81,29 @@ fn signals_reach_the_shell_or_the_steps() {
     c.until_prints("squeue -h", "");
 }
 
+/// srun, which gets the signal as a process of the script, does not pass it on once more.
+#[test]
+fn a_signal_for_the_whole_job_reaches_a_task_once() {
+    let c = Cluster::start(1, 2);
+    let task = "$| = 1; $SIG{USR1} = sub { print qq(one\n) }; $SIG{USR2} = sub { print qq(end\n); exit }; \
+                print qq(ready\n); sleep 1 while 1";
+    c.write("task.pl", task);
+    let job = c.sbatch(
+        "-n1 -o full.out --wrap 'trap \"echo shell\" USR1; srun perl task.pl & wait; wait'",
+    );
+    c.until("the step runs", || {
+        c.read_if_there("full.out").contains("ready")
+    });
+    c.ok(&format!("scancel --full -s USR1 {job}"));
+    c.until("both have it", || {
+        let out = c.read_if_there("full.out");
+        out.contains("one") && out.contains("shell")
+    });
+    c.ok(&format!("scancel -s USR2 {job}.0"));
+    c.until_prints("squeue -h", "");
+    assert_eq!(c.read("full.out").matches("one").count(), 1);
+}
+
 /// It is not lost where the job has not started when it is sent, and told where the job does not start.
 #[test]
 fn a_signal_waits_for_a_job_that_is_about_to_start() {

@@ -627,6 +627,8 @@ pub enum Action {
         script: Option<i32>,
         /// The signal.
         signal: i32,
+        /// The steps of the job get the signal, too: an srun among these processes need not pass it on.
+        steps_too: bool,
     },
     /// Signal everything below these processes of a job.
     SignalBelow {

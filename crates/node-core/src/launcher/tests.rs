@@ -194,6 +194,8 @@ struct World {
     owned: BTreeSet<StepdConnId>,
     known_ends: BTreeSet<AttemptStep>,
     signals: Vec<(i32, i32)>,
+    /// Of those to scripts: the ones that the steps get, too.
+    signals_for_steps_too: Vec<i32>,
     /// Lines of each message.
     messages: Vec<usize>,
     /// Signals that step daemons keep until their tasks run.
@@ -254,6 +256,7 @@ impl World {
             owned: BTreeSet::new(),
             known_ends: BTreeSet::new(),
             signals: Vec::new(),
+            signals_for_steps_too: Vec::new(),
             messages: Vec::new(),
             later_signals: Vec::new(),
             limits: Vec::new(),

@@ -85,6 +85,8 @@ pub enum Event {
     SignalsFailed(String),
     /// A signal for srun, by its number.
     Signal(i32),
+    /// A signal for a whole job, whose steps get it from their nodes.
+    JobSignal(i32, JobId),
     /// The new rows and columns of the terminal.
     Window(u16, u16),
     /// Input for the tasks; empty at its end.

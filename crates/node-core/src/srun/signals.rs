@@ -10,6 +10,11 @@ const TWICE_MS: u64 = 1000;
 /// Time that tasks have for Ctrl-C before they are killed: the kernel delivers SIGKILL before other signals that wait.
 const CTRL_C_MS: u64 = 100;
 
+/// Whether a signal is for the tasks alone.
+pub(super) fn is_passed_on(signal: i32) -> bool {
+    !matches!(signal, SIGINT | SIGQUIT | SIGTSTP | SIGTERM)
+}
+
 impl ActiveStep {
     pub(super) fn on_signal(&mut self, cx: &mut SrunContext, signal: i32) {
         match signal {

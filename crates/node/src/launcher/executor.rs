@@ -17,6 +17,7 @@ use crate::cgroup::jobs::Jobs as JobGroups;
 use crate::os_error::is_temporary;
 use crate::reaping::{self, ReapResult};
 use crate::removal::Removal;
+use crate::sys::cells::SentSignal;
 use crate::{now, step_result, sys};
 use muster_model::ids::{JobAttempt, JobId, StepNo};
 use muster_model::job::ResourceUsage;
@@ -31,6 +32,7 @@ use muster_node_core::launcher::{
 };
 use muster_node_core::messages::{AttachAgent, FirstOrder, LauncherEvent};
 use muster_node_core::now::Now;
+use muster_node_core::signals;
 use muster_node_core::stepd_reuse::result_path;
 use nix::unistd::geteuid;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -451,7 +453,16 @@ impl LauncherExecutor {
                 search.signal_group(pid, signal);
                 None
             }
-            Action::SignalScript { of, script, signal } => {
+            Action::SignalScript {
+                of,
+                script,
+                signal,
+                steps_too,
+            } => {
+                let signal = SentSignal {
+                    number: signal,
+                    value: steps_too.then(|| signals::whole_job_value(of.attempt.job)),
+                };
                 search.signal_script(launcher, of, script, signal);
                 None
             }

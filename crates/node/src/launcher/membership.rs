@@ -10,6 +10,7 @@
 //! while the user has several jobs, it is found when the last of them ends.
 
 use crate::sys::bare;
+use crate::sys::cells::SentSignal;
 use crate::sys::cells::{Cells, RowValue};
 use crate::{audit_session, sys};
 use muster_model::ids::{Attempt, JobAttempt, JobId};
@@ -247,7 +248,7 @@ impl Membership {
 
     /// Signals a process of a job that is not a child of this one, and never another process that
     /// has got its number meanwhile. Sessions must [be known](Self::knows_sessions).
-    pub(super) fn signal(&self, attempt: JobAttempt, pid: i32, signal: i32) {
+    pub(super) fn signal(&self, attempt: JobAttempt, pid: i32, signal: SentSignal) {
         if let Ok(pidfd) = sys::pidfd(pid)
             && self.of(pid) == ProcessOwner::To(attempt)
         {

@@ -6,6 +6,7 @@
 use super::membership::Membership;
 use crate::cgroup::jobs::Jobs as JobGroups;
 use crate::processes::{self, Containment, ProcessTree, Stat};
+use crate::sys::cells::SentSignal;
 use crate::{audit_session, sys};
 use muster_model::ids::{JobAttempt, StepNo};
 use muster_node_core::launcher::Launcher;
@@ -159,12 +160,12 @@ impl Search {
         launcher: &Launcher,
         of: ProcessSearch,
         script: Option<i32>,
-        signal: i32,
+        signal: SentSignal,
     ) {
-        if signal == libc::SIGKILL {
+        if signal.number == libc::SIGKILL {
             self.groups.kill_script(of.attempt);
         }
-        let found = match self.take_found(of, script, signal) {
+        let found = match self.take_found(of, script, signal.number) {
             Some(found) => found,
             None => {
                 let since_ms = sys::boot_ms();
@@ -202,7 +203,7 @@ impl Search {
         found
     }
 
-    fn signal_found_by(&mut self, found: SignalTargets, signal: i32) {
+    fn signal_found_by(&mut self, found: SignalTargets, signal: SentSignal) {
         self.signal_members(&found, signal);
         self.found.push(found);
     }
@@ -224,7 +225,7 @@ impl Search {
             processes: self.tree.below(roots),
             since_ms,
         };
-        self.signal_members(&targets, signal);
+        self.signal_members(&targets, signal.into());
     }
 
     pub(super) fn signal_step(
@@ -250,7 +251,7 @@ impl Search {
             }
         };
         let is_empty = found.processes.is_empty();
-        self.signal_found_by(found, signal);
+        self.signal_found_by(found, signal.into());
         is_empty.then_some(Event::StepHasNoTasks(of.attempt, step, signal))
     }
 
@@ -271,13 +272,13 @@ impl Search {
             processes: self.tree.below(found),
             since_ms,
         };
-        self.signal_members(&targets, signal);
+        self.signal_members(&targets, signal.into());
     }
 
     /// Signals processes that were found to belong to a job, and their descendants. Numbers of this
     /// process's own children stay theirs until they are collected; other numbers may have been
     /// reused since the search began.
-    fn signal_members(&self, targets: &SignalTargets, signal: i32) {
+    fn signal_members(&self, targets: &SignalTargets, signal: SentSignal) {
         let (of, since_ms) = (targets.of, targets.since_ms);
         // Processes of root may have left their session.
         let signal_one = |pid: i32| match of.is_roots || !self.members.knows_sessions() {
@@ -288,7 +289,7 @@ impl Search {
         // process.
         for pid in &targets.roots {
             match !of.is_recovered && is_child(*pid) {
-                true => drop(sys::kill(*pid, signal)),
+                true => signal_child(*pid, signal),
                 false => signal_one(*pid),
             }
         }
@@ -441,7 +442,7 @@ impl Search {
             processes: all,
             since_ms,
         };
-        self.signal_members(&targets, libc::SIGKILL);
+        self.signal_members(&targets, libc::SIGKILL.into());
         remnant.killed.extend(targets.processes);
         remnant.killed.len() != known
     }
@@ -478,9 +479,18 @@ fn is_of_site(launcher: &Launcher, pid: i32, traits: &ProcessTraits) -> bool {
     }
 }
 
+fn signal_child(pid: i32, signal: SentSignal) {
+    let held = signal.value.and_then(|_| sys::pidfd(pid).ok());
+    // The process may have ended.
+    match held {
+        Some(pidfd) => drop(sys::cells::signal_by(&pidfd, signal)),
+        None => drop(sys::kill(pid, signal.number)),
+    }
+}
+
 /// Signals a process found in a search that began at `since_ms`, milliseconds since boot. A process
 /// that started later has only got its number.
-fn signal_foreign(pid: i32, signal: i32, since_ms: u64) {
+fn signal_foreign(pid: i32, signal: SentSignal, since_ms: u64) {
     let Ok(pidfd) = sys::pidfd(pid) else {
         return;
     };
@@ -591,9 +601,9 @@ mod tests {
     fn a_process_that_started_after_the_search_is_another_one() {
         let mut child = sleeper();
         let started = Stat::of(pid(&child)).unwrap().start_ms;
-        signal_foreign(pid(&child), libc::SIGKILL, started - TICK_MS - 1);
+        signal_foreign(pid(&child), libc::SIGKILL.into(), started - TICK_MS - 1);
         assert!(child.try_wait().unwrap().is_none());
-        signal_foreign(pid(&child), libc::SIGKILL, sys::boot_ms());
+        signal_foreign(pid(&child), libc::SIGKILL.into(), sys::boot_ms());
         assert!(is_killed(&mut child));
     }
 

@@ -103,17 +103,102 @@ impl Cells {
     }
 }
 
+/// A signal to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SentSignal {
+    /// Its number.
+    pub(crate) number: i32,
+    /// A value for the process that gets it.
+    pub(crate) value: Option<u64>,
+}
+
+impl From<i32> for SentSignal {
+    fn from(number: i32) -> SentSignal {
+        SentSignal {
+            number,
+            value: None,
+        }
+    }
+}
+
+/// `siginfo_t` of a signal with a value, as sigqueue(3) makes it on machines of 64 bits.
+#[repr(C)]
+struct QueuedSignal {
+    number: libc::c_int,
+    errno: libc::c_int,
+    code: libc::c_int,
+    padding: libc::c_int,
+    pid: libc::pid_t,
+    uid: libc::uid_t,
+    value: u64,
+    rest: [u64; 12],
+}
+
+const _: () = assert!(size_of::<QueuedSignal>() == size_of::<libc::siginfo_t>());
+
 /// Signals a process by its descriptor, which stays valid when the process id is reused.
-pub(crate) fn signal_by(pidfd: &impl AsRawFd, signal: i32) -> io::Result<()> {
-    // SAFETY: takes numbers, and no information about the signal.
+pub(crate) fn signal_by(pidfd: &impl AsRawFd, signal: impl Into<SentSignal>) -> io::Result<()> {
+    let signal = signal.into();
+    let info = signal.value.map(|value| QueuedSignal {
+        number: signal.number,
+        errno: 0,
+        code: libc::SI_QUEUE,
+        padding: 0,
+        pid: i32::try_from(std::process::id()).unwrap_or(0),
+        // SAFETY: takes nothing, and cannot fail.
+        uid: unsafe { libc::getuid() },
+        value,
+        rest: [0; 12],
+    });
+    let info = info.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: takes numbers, and null or a pointer to a live value of the size of siginfo_t.
     let rc = unsafe {
         libc::syscall(
             libc::SYS_pidfd_send_signal,
             pidfd.as_raw_fd(),
-            signal,
-            std::ptr::null::<libc::siginfo_t>(),
+            signal.number,
+            info,
             0,
         )
     };
     check(i32::try_from(rc).unwrap_or(-1)).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::signal::{SigSet, Signal};
+    use nix::sys::signalfd::{SfdFlags, SignalFd};
+    use nix::sys::wait::{WaitStatus, waitpid};
+    use nix::unistd::{ForkResult, fork};
+
+    #[test]
+    fn a_signal_brings_its_value() {
+        let mask = SigSet::from(Signal::SIGUSR1);
+        mask.thread_block().expect("the mask is valid");
+        // SAFETY: the child makes system calls only.
+        match unsafe { fork() }.expect("there are processes") {
+            ForkResult::Child => {
+                let caught = SignalFd::with_flags(&mask, SfdFlags::empty())
+                    .and_then(|fd| fd.read_signal())
+                    .ok()
+                    .flatten();
+                let is_whole = caught.is_some_and(|info| {
+                    (info.ssi_code, info.ssi_ptr) == (libc::SI_QUEUE, 0x1234_5678_9abc_def0)
+                });
+                // SAFETY: ends this process, without running anything of the test program.
+                unsafe { libc::_exit(i32::from(!is_whole)) };
+            }
+            ForkResult::Parent { child } => {
+                let held = crate::sys::pidfd(child.as_raw()).expect("it is a child");
+                let signal = SentSignal {
+                    number: libc::SIGUSR1,
+                    value: Some(0x1234_5678_9abc_def0),
+                };
+                signal_by(&held, signal).expect("it is there");
+                assert_eq!(waitpid(child, None), Ok(WaitStatus::Exited(child, 0)));
+                mask.thread_unblock().expect("the mask is valid");
+            }
+        }
+    }
 }

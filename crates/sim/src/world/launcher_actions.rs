@@ -522,7 +522,9 @@ impl LauncherExecutor<'_> {
             Action::Signal(pid, signal) | Action::SignalGroup(pid, signal) => {
                 self.world.machines().signal_process(node, pid, signal)
             }
-            Action::SignalScript { of, script, signal } => {
+            Action::SignalScript {
+                of, script, signal, ..
+            } => {
                 let mut pids: Vec<i32> = script.into_iter().collect();
                 pids.extend(self.left_of(node, of));
                 self.signal_all(node, pids, signal)

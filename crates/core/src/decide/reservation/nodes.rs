@@ -211,19 +211,35 @@ fn named(
     new.flags = new.flags.with(Flags::SPEC_NODES);
     set_nodes(draft.state, new, nodes);
     if !ask.core_counts.is_empty() {
-        if ask.core_counts.len() != new.nodes.len() {
-            return Err(RefusalCode::CoreCounts.into());
-        }
+        let each = cores_of_each(&ask.core_counts, new.nodes.len())?;
         new.by_core = true;
-        for i in 0..new.nodes.len() {
+        for (i, cores) in each.into_iter().enumerate() {
             let idx = new.nodes[i].node;
-            let cpus =
-                cores_on(draft, new, idx, ask.core_counts[i]).ok_or(RefusalCode::NodesBusy)?;
+            let cpus = cores_on(draft, new, idx, cores).ok_or(RefusalCode::NodesBusy)?;
             new.nodes[i].cpus = Some(cpus);
         }
     }
     check_overlap(draft, new)?;
     check_jobs(draft, new)
+}
+
+/// Cores of each of the named nodes: one number for each, or one for all of them together.
+fn cores_of_each(asked: &[u32], nodes: usize) -> Result<Vec<u32>, Refusal> {
+    if let [total] = *asked {
+        let count = u32::try_from(nodes).unwrap_or(u32::MAX).max(1);
+        if total >= count {
+            return Ok(spread(total, count).collect());
+        }
+    }
+    match asked.len() == nodes {
+        true => Ok(asked.to_vec()),
+        false => Err(RefusalCode::CoreCounts.into()),
+    }
+}
+
+/// As many on each, and one more on the first ones if that leaves some.
+fn spread(total: u32, count: u32) -> impl Iterator<Item = u32> {
+    (0..count).map(move |i| total / count + u32::from(i < total % count))
 }
 
 /// Chooses that many cores, over `count` nodes if that is not zero.
@@ -248,9 +264,7 @@ fn by_cores(
         }
         ask.core_counts.clone()
     } else if count > 0 {
-        (0..count)
-            .map(|i| total / count + u32::from(i < total % count))
-            .collect()
+        spread(total, count).collect()
     } else {
         Vec::new()
     };
@@ -589,4 +603,22 @@ fn indices_of(state: &State, names: &[String]) -> Vec<NodeIdx> {
     nodes.sort_unstable();
     nodes.dedup();
     nodes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cores_of_named_nodes_are_given_for_each_or_for_all() {
+        let of = |asked: &[u32], nodes| cores_of_each(asked, nodes).map_err(|refusal| refusal.code);
+        assert_eq!(of(&[5], 5), Ok(vec![1; 5]));
+        assert_eq!(of(&[11], 5), Ok(vec![3, 2, 2, 2, 2]));
+        assert_eq!(of(&[3, 1], 2), Ok(vec![3, 1]));
+        assert_eq!(of(&[2], 1), Ok(vec![2]));
+        assert_eq!(of(&[0], 1), Ok(vec![0]));
+        for (asked, nodes) in [(&[4][..], 5), (&[1, 1], 3), (&[], 1), (&[1], 0)] {
+            assert_eq!(of(asked, nodes), Err(RefusalCode::CoreCounts), "{asked:?}");
+        }
+    }
 }

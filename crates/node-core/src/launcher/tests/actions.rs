@@ -338,7 +338,14 @@ impl World {
                 }
             }
             Action::SignalGroup(pid, signal) => self.end(pid, signal),
-            Action::SignalScript { of, script, signal } => {
+            Action::SignalScript {
+                of,
+                script,
+                signal,
+                steps_too,
+            } => {
+                self.signals_for_steps_too
+                    .extend(steps_too.then_some(signal));
                 self.signals.extend(script.map(|pid| (pid, signal)));
                 if signal == SIGKILL {
                     let orphans = self.pids(|kind| *kind == Kind::Orphan(of.attempt));

@@ -418,6 +418,18 @@ fn a_bad_exit_ends_all_by_term_and_kill() {
     assert_eq!((bench.printed().as_str(), bench.exit), (text, Some(1)));
 }
 
+/// The node signals the tasks itself.
+#[test]
+fn a_signal_for_the_whole_job_is_not_passed_on() {
+    let mut bench = Bench::running(config(3), two_nodes());
+    let job = bench.srun.steps().next().expect("there is a step").job;
+    bench.event(Event::JobSignal(10, JobId(job.0 + 1)));
+    bench.event(Event::JobSignal(12, job));
+    bench.event(Event::JobSignal(SIGTERM, job));
+    bench.idle();
+    assert_eq!(bench.sent_to(1), signals(&[10, SIGCONT, SIGTERM]));
+}
+
 #[test]
 fn tasks_that_take_too_long_after_the_first_are_killed() {
     let mut config = config(3);
