@@ -1,6 +1,7 @@
 //! The launcher's record of a job.
 
 use super::context::Context;
+use super::end::ScriptEnd;
 use super::phase::NodeJobPhase;
 use super::step_process::{ConnectedStepd, Placing, StepProcess};
 use crate::messages::{LauncherEvent, ProcessIdentity, StepOrder};
@@ -33,6 +34,8 @@ pub(super) struct JobEntry {
     pub(super) is_starting: bool,
     /// Signals received before the script's process was started.
     pub(super) early_signals: Vec<i32>,
+    /// End of its script, while the last lines of its standard error are read.
+    pub(super) unread_end: Option<ScriptEnd>,
     /// End of its script, or why it did not start.
     pub(super) outcome: Option<LauncherEvent>,
     pub(super) steps: BTreeMap<StepNo, StepProcess>,
@@ -150,6 +153,7 @@ impl JobEntry {
     pub(super) fn is_busy(&self) -> bool {
         self.script.is_some()
             || self.is_starting
+            || self.unread_end.is_some()
             || self.program != Program::None
             || !self.writers.is_empty()
             || !self.removers.is_empty()

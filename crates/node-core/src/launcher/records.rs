@@ -426,6 +426,7 @@ impl LauncherRecords {
             usage: u,
             end,
             oom_kills,
+            ..
         }: &ScriptEnd,
     ) {
         self.line(
@@ -605,6 +606,7 @@ fn apply(entry: &mut RecordedAttempt, kind: &str, rest: &str) {
                 usage,
                 end: Timestamp(number(7)),
                 oom_kills: unsigned(8),
+                last_lines: None,
             });
         }
         "F" => {
@@ -661,6 +663,7 @@ mod tests {
             state: muster_model::job::JobState::Failed,
             usage: ResourceUsage::default(),
             cancelled_by: None,
+            last_lines: None,
         }
     }
 
@@ -714,6 +717,7 @@ mod tests {
             usage,
             end: Timestamp(99),
             oom_kills: 2,
+            last_lines: None,
         };
         records.ended(attempt_of(1), &end);
         records.forgotten(attempt_of(2));

@@ -4,6 +4,7 @@
 mod actions;
 mod dismissed;
 mod floods;
+mod last_lines;
 mod random;
 mod scenarios;
 mod tmp_dirs;
@@ -195,6 +196,8 @@ struct World {
     signals: Vec<(i32, i32)>,
     /// Lines of each message.
     messages: Vec<usize>,
+    /// Files whose last lines are being read.
+    read: Vec<(JobAttempt, String)>,
     /// Limits that step daemons got, by their processes.
     limits: Vec<(i32, Option<u64>)>,
     /// Jobs of which the controller knows how they ended.
@@ -252,6 +255,7 @@ impl World {
             known_ends: BTreeSet::new(),
             signals: Vec::new(),
             messages: Vec::new(),
+            read: Vec::new(),
             limits: Vec::new(),
             forgotten: BTreeSet::new(),
             prologs: 0,
@@ -567,6 +571,7 @@ impl World {
         self.processes.values_mut().for_each(|p| p.is_child = false);
         self.timers.clear();
         self.look_ups.clear();
+        self.read.clear();
         self.watched.clear();
         self.events.clear();
         self.new_steps.clear();
