@@ -6,6 +6,7 @@ use crate::events::{EventBody, Feeds, NoStream};
 use crate::identity::{Authentication, Credentials, Identity, Peer};
 use crate::listen::{Connection, Listeners};
 use crate::pages;
+use crate::served_paths::ServedPaths;
 use crate::parts::{PartsBody, PartsHead, PartsSink, PartsTurns};
 use crate::user_stream::UserStream;
 use anyhow::{Context as _, Result};
@@ -19,7 +20,6 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use muster_cli::connect::ConnectError;
 use muster_cli::rest::{self, HttpStatus, RestReply};
 use muster_closer::passed;
-use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use std::borrow::Cow;
 use std::convert::Infallible;
 use std::io;
@@ -71,6 +71,7 @@ pub struct Limits {
 struct Shared {
     conf: PathBuf,
     allowed: Authentication,
+    served: ServedPaths,
     connections: Connections,
     places: Arc<ConnectionSlots>,
     /// Requests that need much memory; those about accounting apart, which may take long before anything comes.
@@ -110,7 +111,7 @@ impl LineLimit {
 pub fn serve(
     listeners: Listeners,
     conf: PathBuf,
-    allowed: Authentication,
+    (allowed, served): (Authentication, ServedPaths),
     limits: Limits,
 ) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -122,6 +123,7 @@ pub fn serve(
         feeds: Feeds::new(conf.clone(), limits.connections),
         conf,
         allowed,
+        served,
         connections: Connections::default(),
         places: ConnectionSlots::new(
             limits.connections,
@@ -183,13 +185,13 @@ async fn single(connection: Connection, shared: &Arc<Shared>) -> Result<()> {
     match connection {
         Connection::Tcp(stream) => {
             let address = stream.peer_addr().ok();
-            let peer = tcp_peer(address);
+            let peer = Peer::of_tcp(address);
             stream.set_nonblocking(true)?;
             let stream = tokio::net::TcpStream::from_std(stream)?;
             connection_of(stream, peer, place, shared.clone()).await;
         }
         Connection::Unix(stream) => {
-            let peer = unix_peer(&stream);
+            let peer = Peer::of_unix(&stream);
             stream.set_nonblocking(true)?;
             let stream = tokio::net::UnixStream::from_std(stream)?;
             let stream = UserStream::new(stream, peer.uid);
@@ -197,11 +199,6 @@ async fn single(connection: Connection, shared: &Arc<Shared>) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// An address as answers and the log have it.
-fn canonical(address: SocketAddr) -> String {
-    SocketAddr::new(address.ip().to_canonical(), address.port()).to_string()
 }
 
 /// Waits where accepting has failed, as it does while there are no descriptors: it would fail again at once.
@@ -216,7 +213,7 @@ async fn accept_tcp(listener: tokio::net::TcpListener, shared: Arc<Shared>) {
             Ok((stream, address)) => {
                 // Answers are short, and clients wait for them.
                 let _ = stream.set_nodelay(true);
-                let peer = tcp_peer(Some(address));
+                let peer = Peer::of_tcp(Some(address));
                 begin(stream, peer, Origin::of(address.ip()), &shared);
             }
             Err(error) => pause(&error).await,
@@ -228,7 +225,7 @@ async fn accept_unix(listener: tokio::net::UnixListener, shared: Arc<Shared>) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                let peer = unix_peer(&stream);
+                let peer = Peer::of_unix(&stream);
                 let origin = peer.uid.map_or(Origin::Unknown, Origin::User);
                 let stream = UserStream::new(stream, peer.uid);
                 begin(stream, peer, origin, &shared);
@@ -258,29 +255,6 @@ async fn watch(places: Arc<ConnectionSlots>) {
     loop {
         ticks.tick().await;
         places.end_stalled(Instant::now());
-    }
-}
-
-fn unix_peer(stream: &impl std::os::fd::AsFd) -> Peer {
-    let uid = getsockopt(stream, PeerCredentials)
-        .ok()
-        .map(|peer| peer.uid());
-    let source = match uid {
-        Some(uid) => format!("unix (uid {uid})"),
-        None => "unix".to_owned(),
-    };
-    Peer {
-        source,
-        address: None,
-        uid,
-    }
-}
-
-fn tcp_peer(address: Option<SocketAddr>) -> Peer {
-    Peer {
-        source: address.map_or_else(String::new, canonical),
-        address: address.map(|address| address.ip().to_canonical()),
-        uid: None,
     }
 }
 
@@ -416,6 +390,7 @@ async fn answer(
         }
     };
     let path = head.uri.path().to_owned();
+    shared.served.check(&path)?;
     if method == rest::Method::Get {
         match path.trim_end_matches('/') {
             "/livez" | "/healthz" | "/readyz" => return Err(RestReply::text(HttpStatus(204), "")),
