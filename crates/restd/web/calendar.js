@@ -1,6 +1,6 @@
 // Reservations as a calendar of some weeks, and one of them.
 
-import { ask, button, cells, el, fields, names, number, page, plural, state, table, time } from "./base.js";
+import { ask, button, cells, el, fields, minute, names, number, page, plural, state, table, time } from "./base.js";
 
 /** Reservations that a day shows; the others are counted. */
 const LANES_MAX = 4;
@@ -116,8 +116,8 @@ export async function reservations() {
     ...(all.length === 0 ? [el("p", { class: "nothing" }, "There are no reservations. Operators make them with scontrol create reservation.")] : table("Reservations", all, [
       { title: "Name", value: (r) => r.name, show: (r) => el("a", { href: `#/reservation/${encodeURIComponent(r.name)}` }, r.name), class: "cut" },
       { title: "State", value: (r) => (isActive(r) ? 0 : 1), show: (r) => state(isActive(r) ? "ACTIVE" : "INACTIVE") },
-      { title: "From", value: (r) => number(r.start_time) ?? 0, show: (r) => time(r.start_time) },
-      { title: "Until", value: (r) => number(r.end_time) ?? 0, show: (r) => time(r.end_time) },
+      { title: "From", value: (r) => number(r.start_time) ?? 0, show: (r) => minute(r.start_time) },
+      { title: "Until", value: (r) => number(r.end_time) ?? 0, show: (r) => minute(r.end_time) },
       { title: "Nodes", value: (r) => r.node_list, class: "wide" },
       { title: "Users", value: (r) => r.users },
       { title: "Accounts", value: (r) => r.accounts },
