@@ -141,7 +141,9 @@ fn parse(args: &[String]) -> Result<Option<Args>> {
             'M' => parsed.limits.connections = at_least_one("--max-connections", &value)?,
             's' if value == "list" => return list(&["openapi/slurmctld", "openapi/slurmdbd"]),
             's' => parsed.served.add_parts(&value).map_err(|word| {
-                anyhow::anyhow!("there is no part of the API '{word}'; -s list names those there are")
+                anyhow::anyhow!(
+                    "there is no part of the API '{word}'; -s list names those there are"
+                )
             })?,
             't' => {
                 let threads = at_least_one("-t", &value)?;

@@ -127,9 +127,15 @@ mod tests {
         assert_eq!(of("openapi/slurmctld", ""), [true, false, true, true, true]);
         assert_eq!(of("slurmdbd", ""), [false, true, false, false, true]);
         assert_eq!(of("v0.0.41", ""), [false, false, true, false, true]);
-        assert_eq!(of("dbv0.0.43,v0.0.44", ""), [false, true, false, true, true]);
+        assert_eq!(
+            of("dbv0.0.43,v0.0.44", ""),
+            [false, true, false, true, true]
+        );
         assert_eq!(of("", "v0.0.43+fast"), [true, true, false, false, true]);
-        assert_eq!(of("slurmctld", "data_parser/v0.0.43"), [true, false, false, false, true]);
+        assert_eq!(
+            of("slurmctld", "data_parser/v0.0.43"),
+            [true, false, false, false, true]
+        );
         let latest = rest::versions().last().unwrap();
         assert!(served("", "latest").has(&format!("/slurm/{latest}/jobs")));
         assert!(!served("", "latest").has("/slurm/v0.0.41/jobs"));

@@ -103,7 +103,10 @@ export function time(value) {
   return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${[date.getHours(), date.getMinutes(), date.getSeconds()].map(two).join(":")}`;
 }
 
-/** The same without seconds, for tables. */
+/** An hour and a minute. */
+export const clock = (date) => `${two(date.getHours())}:${two(date.getMinutes())}`;
+
+/** A time without seconds, for tables. */
 export const minute = (value) => time(value).slice(0, 16);
 
 export function size(mib) {

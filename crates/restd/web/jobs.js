@@ -76,12 +76,30 @@ export const QUEUE_COLUMNS = [
   { title: "Start", value: (j) => j.start, show: (j) => el("span", j.state.includes("PENDING") ? { class: "quiet", title: "expected" } : {}, minute(j.start)) },
 ];
 
-export async function jobs() {
-  const chosen = isCut ? { starts: 1, ...(filter.state && { state: filter.state }), ...(filter.own && page.user && { user: page.user }) } : { starts: 1 };
+/** Expected starts take a while where they are not worked out yet: until they are known, the queue is shown without. */
+const starts = { known: "", asked: "" };
+
+async function queueWithStarts(chosen, later) {
+  const words = new URLSearchParams(chosen).toString();
+  if (starts.known === words) return queue({ ...chosen, starts: 1 });
   const answer = await queue(chosen);
-  isCut = isCut || answer.left_out > 0;
-  const all = answer.jobs;
+  if (starts.asked !== words) {
+    starts.asked = words;
+    queue({ ...chosen, starts: 1 }).then((full) => { starts.known = words; later(full); }, () => {}).finally(() => { starts.asked = ""; });
+  }
+  return answer;
+}
+
+export async function jobs() {
+  const chosen = isCut ? { ...(filter.state && { state: filter.state }), ...(filter.own && page.user && { user: page.user }) } : {};
   const list = el("div");
+  const answer = await queueWithStarts(chosen, (full) => {
+    if (!list.isConnected || list.contains(document.activeElement)) return;
+    all = full.jobs;
+    fill();
+  });
+  isCut = isCut || answer.left_out > 0;
+  let all = answer.jobs;
   const sorted = { column: 0, down: true };
   function fill() {
     const words = filter.text.toLowerCase().split(/\s+/).filter(Boolean);

@@ -1,6 +1,6 @@
 // The scheduler's plan: what runs until when, and when what waits is expected to start, by partition or node.
 
-import { ask, button, choice, duration, el, health, inOrder, legend, minute, names, number, page, planLink, plural, roving, search, state, svg, table, time,
+import { ask, button, choice, clock, duration, el, health, inOrder, legend, minute, names, number, page, planLink, plural, roving, search, state, svg, table, time,
   useOf } from "./base.js";
 import { runs } from "./calendar.js";
 import { queue } from "./jobs.js";
@@ -65,7 +65,7 @@ function ticks(frame, width) {
     if (at < frame.from) continue;
     const date = new Date(at * 1000);
     const midnight = date.getHours() === 0 && date.getMinutes() === 0;
-    made.push([at, step >= DAY || midnight ? date.toLocaleDateString([], { day: "numeric", month: "short" }) : date.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })]);
+    made.push([at, step >= DAY || midnight ? date.toLocaleDateString([], { day: "numeric", month: "short" }) : clock(date)]);
   }
   return made;
 }

@@ -178,12 +178,14 @@ fn a_mail_has_the_last_lines_of_standard_error() {
     let dir = c.path("").display().to_string();
     let job = c.sbatch(&format!("-D {dir} {}", script.display()));
     assert_eq!(last_lines(&mail_of(&c, job)), Some(vec!["two"]));
-    let refused = c.fail("sbatch --mail-lines=3 --wrap true");
+    let refused = c.run("sbatch --mail-lines=3 --wrap true").err;
     assert!(
         refused.contains("--mail-lines needs --mail-type"),
         "{refused}"
     );
-    let refused = c.fail("sbatch --mail-type=END --mail-lines=101 --wrap true");
+    let refused = c
+        .run("sbatch --mail-type=END --mail-lines=101 --wrap true")
+        .err;
     assert!(refused.contains("--mail-lines"), "{refused}");
 }
 

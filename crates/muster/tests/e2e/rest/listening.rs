@@ -5,8 +5,6 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Stdio};
 
-const ONE_NODE: &str = "NodeName=n1 CPUs=2\nPartitionName=p Nodes=n1 Default=YES State=UP\n";
-
 /// Stands for systemd: makes a socket of each kind, and becomes slurmrestd.
 const ACTIVATE: &str = "
 import os, socket, sys
@@ -50,7 +48,7 @@ struct Daemon<'c> {
 impl Daemon<'_> {
     fn start<'c>(cluster: &'c Cluster, script: &str) -> Daemon<'c> {
         let mut command = cluster.command(script);
-        let log = std::fs::File::create(cluster.path("restd.log")).unwrap();
+        let log = std::fs::File::create(cluster.dir.join("restd.log")).unwrap();
         let process = command.stdin(Stdio::null()).stderr(log).spawn().unwrap();
         Daemon { cluster, process }
     }
@@ -70,18 +68,12 @@ impl Drop for Daemon<'_> {
 
 /// A cluster where this runs as root, which alone may become others.
 fn cluster() -> Option<Cluster> {
-    let c = Cluster::fresh();
+    let c = Cluster::start(1, 1);
     if c.ok("id -u") != "0" {
         eprintln!("not root: there is only one user; this test looked at nothing");
         return None;
     }
     c.ok("chmod 755 ..; chmod 1777 .");
-    c.write(
-        "given.conf",
-        &format!("ClusterName=c\nSlurmctldHost=localhost\n{ONE_NODE}"),
-    );
-    let conf = c.path("given.conf");
-    c.up_again(&["-f", conf.to_str().unwrap()]);
     c.write("activate.py", ACTIVATE);
     c.write("ask.py", ASK);
     Some(c)
@@ -93,7 +85,7 @@ const PING: &str = "/slurm/v0.0.43/ping";
 #[test]
 fn sockets_of_systemd_are_used_in_place_of_the_usual_addresses() {
     let Some(c) = cluster() else { return };
-    let (socket, usual) = (c.path("given.socket"), c.path("usual.socket"));
+    let (socket, usual) = (c.dir.join("given.socket"), c.dir.join("usual.socket"));
     let [port, more] = [(); 2].map(|()| free_port());
     let daemon = Daemon::start(
         &c,
@@ -117,7 +109,7 @@ fn sockets_of_systemd_are_used_in_place_of_the_usual_addresses() {
 #[test]
 fn it_becomes_the_user_and_group_of_its_options() {
     let Some(c) = cluster() else { return };
-    let socket = c.path("own.socket");
+    let socket = c.dir.join("own.socket");
     let at = socket.display();
     let daemon = Daemon::start(
         &c,
@@ -145,15 +137,22 @@ fn it_becomes_the_user_and_group_of_its_options() {
 #[test]
 fn parts_and_versions_that_are_not_chosen_are_not_served() {
     let Some(c) = cluster() else { return };
-    let socket = c.path("some.socket");
+    let socket = c.dir.join("some.socket");
     let at = socket.to_str().unwrap();
     let daemon = Daemon::start(
         &c,
-        &format!("exec {AS_NOBODY} slurmrestd -a local -s openapi/slurmctld -d v0.0.43,latest unix:{at}"),
+        &format!(
+            "exec {AS_NOBODY} slurmrestd -a local -s openapi/slurmctld -d v0.0.43,latest unix:{at}"
+        ),
     );
     c.until("it answers", || UnixStream::connect(&socket).is_ok());
     assert_eq!(daemon.ask(at, PING), "200 True");
-    for path in ["/slurm/v0.0.41/ping", "/slurmdb/v0.0.43/jobs", "//slurmdb/v0.0.43/jobs", "/slurm%64b/v0.0.43/jobs"] {
+    for path in [
+        "/slurm/v0.0.41/ping",
+        "/slurmdb/v0.0.43/jobs",
+        "//slurmdb/v0.0.43/jobs",
+        "/slurm%64b/v0.0.43/jobs",
+    ] {
         assert_eq!(daemon.ask(at, path), "404 False", "{path}");
     }
     assert_eq!(daemon.ask(at, "/muster/v1/queue"), "200 True");
