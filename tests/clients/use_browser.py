@@ -428,6 +428,7 @@ def reports(browser, axe):
             assert Path(saved.value.path()).read_bytes().startswith(begin), kind
         runs = sum(int(link.inner_text()) for link in view.page.locator("td a[href^='#/ended']").all())
         assert runs == document["total"]["runs"] == 24, (runs, document)
+        assert "Fair share" in view.text()
         # Down to the jobs of a row, and to one of them.
         link = view.page.locator("td a[href^='#/ended']").first
         count = int(link.inner_text())

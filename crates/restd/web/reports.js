@@ -46,7 +46,7 @@ export async function reports(words) {
   const { draw, ...passed } = asked;
   const query = new URLSearchParams({ ...passed, by });
   // A report does not say whose it is and of which cluster.
-  const [found, kept] = await Promise.all([ask(`/muster/v1/report?${query}`), ask("/muster/v1/storage"), ask("ping")]);
+  const [found, kept, shares] = await Promise.all([ask(`/muster/v1/report?${query}`), ask("/muster/v1/storage"), ask("shares").catch(() => undefined), ask("ping")]);
   const link = (change) => {
     const next = Object.entries({ ...asked, by, ...change }).filter(([, value]) => value);
     return `#/reports/${encodeURIComponent(new URLSearchParams(next).toString())}`;
@@ -101,6 +101,7 @@ export async function reports(words) {
       picture),
     found.rows.length === 0 ? el("p", { class: "nothing" }, "No job of these used anything in this time.")
       : table("Report", found.rows, columns, { column: asked.every ? 0 : byCpu, down: !asked.every }),
+    ...fairShare(shares),
     ...storage(kept.storage),
   ];
 }
@@ -134,6 +135,25 @@ export async function ended(words) {
       { title: "Nodes", value: (job) => job.nodes, class: "wide" },
       { title: "Ended", value: (job) => job.time.end, show: (job) => minute(job.time.end) },
     ], { column: 10, down: true }),
+  ];
+}
+
+/** What users were promised and what they have had of it; nothing where accounting has no users, or hides them. */
+function fairShare(answer) {
+  const users = (answer?.shares?.shares ?? []).filter((share) => share.type.includes("USER") && share.fairshare.factor.set);
+  if (users.length === 0) return [];
+  const part = (value) => `${(100 * (number(value) ?? 0)).toFixed(1)} %`;
+  return [
+    el("h2", {}, "Fair share"),
+    ...table("Fair share of users", users, [
+      { title: "User", value: (share) => share.name },
+      { title: "Account", value: (share) => share.parent },
+      { title: "Share", class: "right", value: (share) => number(share.shares_normalized) ?? 0, show: (share) => part(share.shares_normalized) },
+      { title: "Use", class: "right", value: (share) => number(share.effective_usage) ?? 0, show: (share) => part(share.effective_usage) },
+      { title: "Factor", class: "right", value: (share) => number(share.fairshare.factor) ?? 0, show: (share) => (number(share.fairshare.factor) ?? 0).toFixed(3) },
+      { title: "Priority by it", value: (share) => number(share.fairshare.factor) ?? 0, class: "bar-cell", show: (share) => el("div", { class: "meter", "aria-hidden": "true" },
+        el("span", { style: { width: percent(Math.min(1, number(share.fairshare.factor) ?? 0)) } })) },
+    ], { column: 4, down: true }),
   ];
 }
 
