@@ -23,7 +23,6 @@ use muster_closer::passed;
 use std::borrow::Cow;
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
