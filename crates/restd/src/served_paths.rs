@@ -70,8 +70,15 @@ impl ServedPaths {
 
     /// Whether a path is served. Paths that are not Slurm's always are.
     fn has(&self, path: &str) -> bool {
+        if self.parts.is_empty() && self.versions.is_empty() {
+            return true;
+        }
         let mut words = path.split('/').filter(|word| !word.is_empty());
         let (first, version) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
+        // Names may be written in other ways; these have no need for it.
+        if first.contains('%') || version.contains('%') {
+            return false;
+        }
         let part = match first {
             "slurm" | "util" => ApiPart::Slurmctld,
             "slurmdb" => ApiPart::Slurmdbd,
@@ -139,7 +146,11 @@ mod tests {
         let latest = rest::versions().last().unwrap();
         assert!(served("", "latest").has(&format!("/slurm/{latest}/jobs")));
         assert!(!served("", "latest").has("/slurm/v0.0.41/jobs"));
-        assert!(!served("slurmctld", "").has("//slurmdb//v0.0.43/jobs"));
+        for path in ["//slurmdb//v0.0.43/jobs", "/slurm%64b/v0.0.43/jobs"] {
+            assert!(!served("slurmctld", "").has(path), "{path}");
+        }
+        assert!(served("", "").has("/slurm%64b/v0.0.43/jobs"));
+        assert!(!served("", "v0.0.43").has("/slurm/v0.0.4%31/ping"));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use super::interface::{Action, Timer};
 use super::state::LauncherState;
 use muster_model::ids::JobAttempt;
 use muster_model::mail::last_lines;
+use muster_model::visible_text::visible;
 use muster_proto::node::JobGrant;
 
 /// Time limit for reading them.
@@ -53,6 +54,11 @@ pub(super) fn end(
     let job = state.jobs.get_mut(&attempt)?;
     let mut ended = job.unread_end.take()?;
     let text = String::from_utf8_lossy(bytes);
+    // Neither the agent nor the controller takes texts with a NUL byte.
+    let shown = text
+        .split('\n')
+        .map(|line| visible(line.strip_suffix('\r').unwrap_or(line)));
+    let text = shown.collect::<Vec<_>>().join("\n");
     let lines = last_lines(&text, wanted(job.grant.as_deref()));
     ended.last_lines = (!lines.is_empty()).then(|| lines.to_owned());
     state.actions.stop_timer(Timer::LastLines(attempt));

@@ -40,11 +40,14 @@ fn the_end_of_a_script_comes_with_its_last_lines() {
     world.end_and_reap(world.script(job), 256);
     assert_eq!(world.read, [(job, "err.1".to_owned())]);
     assert!(world.outcome(job).is_none() && !world.is_released(job));
-    world.deliver(Event::LastLinesRead(job, b"one\ntwo\nthr\xffee\n".to_vec()));
+    world.deliver(Event::LastLinesRead(
+        job,
+        b"one\ntwo\0\x1b\r\nthr\xffee\n".to_vec(),
+    ));
     world.finish_wakeup();
     assert_eq!(
         lines_of(&world, job).as_deref(),
-        Some("two\nthr\u{fffd}ee\n")
+        Some("two??\nthr\u{fffd}ee\n")
     );
     assert!(world.is_released(job));
     assert!(world.timers.is_empty(), "{:?}", world.timers);
