@@ -658,12 +658,8 @@ mod tests {
 
     fn end_of_a_step() -> muster_model::job::StepEnd {
         muster_model::job::StepEnd {
-            end_time: Timestamp(5),
             exit: muster_model::job::ExitStatus { code: 3, signal: 0 },
-            state: muster_model::job::JobState::Failed,
-            usage: ResourceUsage::default(),
-            cancelled_by: None,
-            last_lines: None,
+            ..muster_model::job::StepEnd::never_ran(Timestamp(5))
         }
     }
 
