@@ -6,6 +6,7 @@ pixels, or be found by axe. Chromium comes from the system. What the pages look 
 MUSTER_BROWSER_LARGE=no leaves the large cluster out."""
 
 import base64
+import json
 import os
 import re
 import shutil
@@ -41,7 +42,8 @@ def free_port():
 class Site:
     """A cluster whose nodes are emulated, with a slurmrestd."""
 
-    def __init__(self, lines, topology=""):
+    def __init__(self, lines, topology="", run_time=3600):
+        self.run_time = run_time
         self.dir = Path(tempfile.mkdtemp(prefix="muster-web-"))
         self.dir.chmod(0o755)
         self.env = dict(os.environ, MUSTER_HOME=str(self.dir / "home"))
@@ -66,7 +68,7 @@ class Site:
             raise
 
     def start(self, conf):
-        self.command(self.muster, "up", "-f", str(conf), "--emulate", "--run-time", "3600")
+        self.command(self.muster, "up", "-f", str(conf), "--emulate", "--run-time", str(self.run_time))
         exports = self.command(self.muster, "env")
         words = ["bash", "-c", 'eval "$1"; env -0', "env", exports]
         pairs = subprocess.check_output(words, env=self.env, text=True).split("\0")
@@ -325,13 +327,15 @@ def what_is_drawn(browser, site, jobs):
     assert planned.count() == 18, planned.count()
     start = site.command("squeue", "-h", "--start", "-j", jobs["waits"], "-o", "%S")
     epoch = int(subprocess.check_output(["date", "-d", start, "+%s"], text=True, env=site.env))
-    shown = view.page.evaluate(f"new Date({epoch} * 1000).toLocaleString()")
+    shown = view.page.evaluate(f"() => import('/web/base.js').then((base) => base.minute({epoch}))")
     row = view.page.locator("tr", has_text="wide").first.inner_text()
     assert shown in row, (shown, row)
     assert "JobHeldUser" in view.text()
     assert view.page.locator("a.band").count() >= 8
     view.open(f"job/{jobs['hostile']}")
     assert view.page.locator(".core.held").count() == 8
+    view.open("node/n14")
+    assert view.page.locator("table", has_text="Jobs on n14").locator("tbody tr").count() == 1
     view.open(f"job/{jobs['waits']}")
     assert "It waits:" in view.text()
     view.until("who is ahead", lambda: "Ahead of it:" in view.text())
@@ -394,6 +398,50 @@ def follows(browser, site):
     view.context.close()
 
 
+SHORT = """NodeName=n[01-10] CPUs=16 RealMemory=64000
+PartitionName=batch Nodes=n[01-10] Default=YES State=UP MaxTime=3-00:00:00 DefaultTime=60
+"""
+
+
+def reports(browser, axe):
+    """What has ended, as a table, as a chart and as files, from the hour down to a job."""
+    with Site(SHORT, run_time=1) as site:
+        for number in range(24):
+            site.sbatch("-N1", "-n", str(1 + number % 12), "-J", HOSTILE if number % 3 else "lammps", user=[None, "daemon"][number % 2])
+        view = View(browser, site)
+        view.open("overview")
+        view.until("all have ended", lambda: site.command("squeue", "-h") == "")
+        where = "reports/by%3Duser%26every%3Dhour"
+        for width, dark in ((1280, True), (360, False)):
+            one = View(browser, site, width=width, dark=dark)
+            for page in ("reports", where, "reports/by%3Dapplication%26draw%3Druns"):
+                one.look(axe, page, "ended")
+                assert one.page.locator("svg.chart rect").count() > 1, page
+            one.context.close()
+        view.open(where)
+        document = json.loads(site.command(site.muster, "report", "--by=user", "--every=hour", "--format=json"))
+        rows = view.page.locator("tbody tr")
+        assert rows.count() == len(document["rows"]), (rows.count(), document)
+        for kind, begin in (("svg", b"<svg"), ("png", b"\x89PNG")):
+            with view.page.expect_download() as saved:
+                view.page.click(f"#report-{kind}")
+            assert Path(saved.value.path()).read_bytes().startswith(begin), kind
+        runs = sum(int(link.inner_text()) for link in view.page.locator("td a[href^='#/ended']").all())
+        assert runs == document["total"]["runs"] == 24, (runs, document)
+        assert "Fair share" in view.text()
+        # Down to the jobs of a row, and to one of them.
+        link = view.page.locator("td a[href^='#/ended']").first
+        count = int(link.inner_text())
+        link.click()
+        view.page.locator("h1", has_text="Jobs that ended").wait_for()
+        assert rows.count() == count, (rows.count(), count)
+        view.look(axe, view.page.url.split("#/")[1], "ended-jobs")
+        view.page.locator("td a[href^='#/job/']").first.click()
+        view.page.locator("h1", has_text="Job ").wait_for()
+        view.check("reports")
+        view.context.close()
+
+
 LARGE = """TopologyPlugin=topology/tree
 MaxJobCount=50000
 NodeName=node[0001-1000] CPUs=64 Sockets=2 CoresPerSocket=32 RealMemory=256000
@@ -442,6 +490,7 @@ def main():
             what_is_drawn(opened, site, jobs)
             table_and_changes(opened, site, jobs)
             follows(opened, site)
+        reports(opened, axe)
         if os.environ.get("MUSTER_BROWSER_LARGE") != "no":
             large(opened, axe)
         opened.close()

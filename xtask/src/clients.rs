@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const AT_ONCE: usize = 4;
 
 /// Time limit of one.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Variables that a login sets and some clients read.
 const LOGIN: &str = "export USER=\"$(id -un)\"; export LOGNAME=\"$USER\"";

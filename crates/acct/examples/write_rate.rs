@@ -221,6 +221,7 @@ fn script_end(n: u64) -> AccountingChange {
                 ..ResourceUsage::default()
             },
             cancelled_by: None,
+            last_lines: None,
         }),
         derived_exit: None,
     }

@@ -218,9 +218,13 @@ impl Programs {
                     self.mail(state, job, event, position);
                 }
             }
-            Event::StepEnded { id, .. } | Event::JobRequeued { id, .. } => {
+            Event::StepEnded { id, end, .. } => {
+                if let Some(lines) = &end.last_lines {
+                    self.ending_mails.keep_lines(*id, lines.clone());
+                }
                 self.send_ended(state, *id, position);
             }
+            Event::JobRequeued { id, .. } => self.send_ended(state, *id, position),
             Event::NodeChanged { node, change, .. } => self.power.on_event(*node, change),
             Event::Configured { at, .. } => self.configured_at = Some(*at),
             Event::TriggersChanged { change, at } => {

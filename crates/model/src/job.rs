@@ -624,6 +624,9 @@ pub struct StepEnd {
     /// Uid of who cancelled it.
     #[n(4)]
     pub cancelled_by: Option<u32>,
+    /// The last lines of the script's standard error, for mails: of batch steps of jobs that ask for it (`--mail-lines`).
+    #[n(5)]
+    pub last_lines: Option<String>,
 }
 
 impl StepEnd {
@@ -635,6 +638,7 @@ impl StepEnd {
             state: JobState::Failed,
             usage: ResourceUsage::default(),
             cancelled_by: None,
+            last_lines: None,
         }
     }
 }

@@ -38,6 +38,13 @@ pub fn beginning(text: &str, bytes_max: usize) -> &str {
     &text[..end.unwrap_or_default()]
 }
 
+/// The end of a text: at most `bytes_max` bytes, and whole characters.
+pub fn ending(text: &str, bytes_max: usize) -> &str {
+    let least = text.len().saturating_sub(bytes_max);
+    let start = (least..=text.len()).find(|at| text.is_char_boundary(*at));
+    &text[start.unwrap_or(text.len())..]
+}
+
 /// Debug form of a value for a line of a log: at most `bytes_max` bytes. No more is written, however large the value
 /// is.
 pub fn debug_beginning(value: &dyn Debug, bytes_max: usize) -> String {
@@ -89,5 +96,9 @@ mod tests {
         assert_eq!(beginning("aäb", 3), "aä");
         assert_eq!(beginning("aäb", 9), "aäb");
         assert_eq!(beginning("ä", 1), "");
+        assert_eq!(ending("bäa", 2), "a");
+        assert_eq!(ending("bäa", 3), "äa");
+        assert_eq!(ending("bäa", 9), "bäa");
+        assert_eq!(ending("ä", 1), "");
     }
 }

@@ -6,7 +6,7 @@ use crate::logging;
 use anyhow::{Context as _, Result, bail, ensure};
 use muster_conf::endpoint::{self, Endpoint, conf_path};
 use muster_ctld::notify::Notify;
-use muster_restd::{Authentication, Limits, ListenAddress, Listeners};
+use muster_restd::{Authentication, Limits, ListenAddress, Listeners, ServedPaths};
 use nix::sys::prctl;
 use nix::unistd::{Gid, Uid, User, getegid, geteuid};
 use std::path::PathBuf;
@@ -27,8 +27,7 @@ pub(crate) static DAEMON: Daemon = Daemon {
             'd',
             "VERSION[,...]",
             "versions of the documents; list (default: all)",
-        )
-        .stored("all are there always"),
+        ),
         flag(
             'f',
             "FILE",
@@ -48,8 +47,7 @@ pub(crate) static DAEMON: Daemon = Daemon {
             "N",
             "connections at a time (default: 124)",
         ),
-        flag('s', "PLUGIN[,...]", "parts of the API; list (default: all)")
-            .stored("all are there always"),
+        flag('s', "PLUGIN[,...]", "parts of the API; list (default: all)"),
         flag(
             't',
             "N",
@@ -70,12 +68,15 @@ const THREADS_MAX: usize = 1024;
 
 struct Args {
     authentication: Authentication,
+    served: ServedPaths,
     conf: PathBuf,
     user: Option<String>,
     group: Option<String>,
     limits: Limits,
     verbose: usize,
     addresses: Vec<ListenAddress>,
+    /// Those of `SLURMRESTD_LISTEN`, for a start without sockets of systemd.
+    usual_addresses: Vec<ListenAddress>,
 }
 
 /// Runs it.
@@ -99,6 +100,7 @@ fn parse(args: &[String]) -> Result<Option<Args>> {
     let mut authentication = read_types(&types)?;
     let mut parsed = Args {
         authentication,
+        served: ServedPaths::default(),
         conf: conf_path(),
         user: None,
         group: None,
@@ -108,6 +110,7 @@ fn parse(args: &[String]) -> Result<Option<Args>> {
         },
         verbose: 0,
         addresses: Vec::new(),
+        usual_addresses: Vec::new(),
     };
     if let Some(count) = variable("SLURMRESTD_MAX_CONNECTIONS") {
         parsed.limits.connections = at_least_one("SLURMRESTD_MAX_CONNECTIONS", &count)?;
@@ -118,7 +121,9 @@ fn parse(args: &[String]) -> Result<Option<Args>> {
             'a' if value == "list" => return list(&Authentication::NAMES),
             'a' => authentication = read_types(&value)?,
             'd' if value == "list" => return list(&versions("data_parser/")),
-            'd' => check_versions(&value)?,
+            'd' => parsed.served.add_versions(&value).map_err(|word| {
+                anyhow::anyhow!("there is no data parser '{word}'; -d list names those there are")
+            })?,
             'f' => parsed.conf = value.into(),
             'g' => parsed.group = Some(value),
             'G' => {
@@ -135,7 +140,11 @@ fn parse(args: &[String]) -> Result<Option<Args>> {
             }
             'M' => parsed.limits.connections = at_least_one("--max-connections", &value)?,
             's' if value == "list" => return list(&["openapi/slurmctld", "openapi/slurmdbd"]),
-            's' => check_parts(&value)?,
+            's' => parsed.served.add_parts(&value).map_err(|word| {
+                anyhow::anyhow!(
+                    "there is no part of the API '{word}'; -s list names those there are"
+                )
+            })?,
             't' => {
                 let threads = at_least_one("-t", &value)?;
                 ensure!(
@@ -156,10 +165,11 @@ fn parse(args: &[String]) -> Result<Option<Args>> {
     }
     parsed.authentication = authentication;
     let listen = variable("SLURMRESTD_LISTEN").unwrap_or_default();
-    let words = operands.iter().map(String::as_str);
-    let words = words.chain(listen.split(',').filter(|word| !word.is_empty()));
-    for word in words {
+    for word in &operands {
         parsed.addresses.push(word.parse()?);
+    }
+    for word in listen.split(',').filter(|word| !word.is_empty()) {
+        parsed.usual_addresses.push(word.parse()?);
     }
     Ok(Some(parsed))
 }
@@ -184,34 +194,6 @@ fn read_types(list: &str) -> Result<Authentication> {
     })
 }
 
-fn check_versions(list: &str) -> Result<()> {
-    let known = versions("");
-    for word in list.split(',').filter(|word| !word.is_empty()) {
-        let name = word.strip_prefix("data_parser/").unwrap_or(word);
-        let name = name.split('+').next().unwrap_or(name);
-        ensure!(
-            name == "latest" || known.iter().any(|version| version == name),
-            "there is no data parser '{word}'; -d list names those there are"
-        );
-    }
-    Ok(())
-}
-
-fn check_parts(list: &str) -> Result<()> {
-    let known = versions("");
-    for word in list.split(',').filter(|word| !word.is_empty()) {
-        let name = word.strip_prefix("openapi/").unwrap_or(word);
-        let version = name.strip_prefix("db").unwrap_or(name);
-        let is_known =
-            matches!(name, "slurmctld" | "slurmdbd") || known.iter().any(|v| v == version);
-        ensure!(
-            is_known,
-            "there is no part of the API '{word}'; -s list names those there are"
-        );
-    }
-    Ok(())
-}
-
 fn at_least_one(what: &str, text: &str) -> Result<usize> {
     let number = text.parse().ok().filter(|number| *number > 0);
     number.with_context(|| format!("{what} {text}: expected a number"))
@@ -222,22 +204,26 @@ fn start(args: Args) -> Result<()> {
         .with_context(|| format!("cannot read the configuration {}", args.conf.display()))?;
     let endpoint = endpoint::read(&conf).context("the configuration")?;
     logging::start(None, true, logging::level("warning", args.verbose))?;
-    let listeners = match args.addresses.is_empty() {
-        false => Listeners::open(&args.addresses)?,
-        true => inherited()?,
-    };
+    let listeners = listeners(&args)?;
     become_user(&args)?;
     check_user(&endpoint)?;
     prctl::set_dumpable(false).context("this process cannot be protected from others")?;
     prctl::set_no_new_privs().context("no_new_privs")?;
     Notify::from_environment().send("READY=1");
-    muster_restd::serve(listeners, conf, args.authentication, args.limits)
+    let allowed = (args.authentication, args.served);
+    muster_restd::serve(listeners, conf, allowed, args.limits)
 }
 
-/// Sockets that were made by who has started this process.
-fn inherited() -> Result<Listeners> {
+/// The sockets of systemd with those of the command line, else those of the command line and of `SLURMRESTD_LISTEN`, else the one
+/// connection that inetd gives.
+fn listeners(args: &Args) -> Result<Listeners> {
+    let opened = Listeners::open(&args.addresses)?;
     if let Some(given) = Listeners::given_by_systemd().context("the sockets of systemd")? {
-        return Ok(given);
+        return Ok(given.and(opened));
+    }
+    let usual = Listeners::open(&args.usual_addresses)?;
+    if !args.addresses.is_empty() || !args.usual_addresses.is_empty() {
+        return Ok(opened.and(usual));
     }
     let connection = Listeners::standard_input().context("standard input")?;
     connection.context(

@@ -19,6 +19,7 @@ mod groups;
 pub mod interface;
 mod job;
 mod known;
+mod last_lines;
 mod launch;
 mod launches;
 mod measure;
@@ -220,6 +221,10 @@ impl Launcher {
                 self.launches
                     .groups_found(&mut self.state, &account, groups)
             }
+            Event::LastLinesRead(attempt, bytes) => {
+                self.launches
+                    .last_lines_read(&mut self.state, attempt, &bytes)
+            }
             Event::Measured(id, bytes) => {
                 self.measurements
                     .measured(&mut self.state, id, bytes.as_deref())
@@ -266,6 +271,10 @@ impl Launcher {
                     .writer_late(&mut self.state, attempt, pid)
             }
             Timer::LookUp(account) => self.state.look_up_late(account),
+            Timer::LastLines(attempt) => {
+                last_lines::stop(&mut self.state, attempt);
+                self.launches.last_lines_read(&mut self.state, attempt, &[]);
+            }
             Timer::Measurement(id) => self.measurements.measurement_late(&mut self.state, id),
             // The wake-up itself is the effect.
             Timer::Signals => {}

@@ -470,6 +470,7 @@ impl RunningNode {
             state,
             usage: ResourceUsage::default(),
             cancelled_by: None,
+            last_lines: None,
         };
         let report = Report::BatchEnded {
             exit,

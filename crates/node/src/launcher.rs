@@ -20,6 +20,7 @@ mod measure;
 mod membership;
 mod output;
 mod programs;
+mod questions;
 mod record_file;
 mod script_start;
 mod scripts;
@@ -66,6 +67,7 @@ pub fn launcher_main(args: impl IntoIterator<Item = String>) -> ExitCode {
         Some(crate::cross_memory::ARGUMENT) => return crate::cross_memory::main(),
         Some(script_start::SCRIPT_ARGUMENT) => muster_script::main(),
         Some(files::MESSAGE_ARGUMENT) => return files::message_main(),
+        Some(files::LAST_LINES_ARGUMENT) => return files::last_lines_main(),
         Some(removal::REMOVAL_ARGUMENT) => return removal::removal_main(),
         Some(removal::CONTENT_ARGUMENT) => return removal::content_main(),
         Some(removal::OWN_ARGUMENT) => return removal::own_main(),

@@ -55,6 +55,7 @@ mod tests {
                 ..ResourceUsage::default()
             },
             cancelled_by: Some(1000),
+            last_lines: None,
         }
     }
 

@@ -297,6 +297,7 @@ fn end() -> StepEnd {
         state: JobState::Failed,
         usage: ResourceUsage::default(),
         cancelled_by: None,
+        last_lines: None,
     }
 }
 

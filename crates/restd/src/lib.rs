@@ -9,10 +9,12 @@ mod identity;
 mod listen;
 mod pages;
 mod parts;
+mod served_paths;
 mod server;
 mod single;
 mod user_stream;
 
 pub use identity::Authentication;
 pub use listen::{AddressError, ListenAddress, Listeners};
+pub use served_paths::ServedPaths;
 pub use server::{Limits, serve};

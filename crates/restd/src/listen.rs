@@ -102,6 +102,15 @@ impl Listeners {
         Ok(all)
     }
 
+    /// These and others.
+    #[must_use]
+    pub fn and(mut self, others: Listeners) -> Listeners {
+        self.tcp.extend(others.tcp);
+        self.unix.extend(others.unix);
+        self.connection = self.connection.or(others.connection);
+        self
+    }
+
     /// The sockets that systemd has made (sd_listen_fds(3)), if it has.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use muster_cli::rest::{HttpStatus, RestReply};
 use std::borrow::Cow;
 
 /// Name, media type, content.
-const FILES: [(&str, &str, &str); 9] = [
+const FILES: [(&str, &str, &str); 10] = [
     (
         "/web/",
         "text/html; charset=utf-8",
@@ -22,6 +22,7 @@ const FILES: [(&str, &str, &str); 9] = [
         SCRIPT,
         include_str!("../web/calendar.js"),
     ),
+    ("/web/chart.js", SCRIPT, include_str!("../web/chart.js")),
     ("/web/jobs.js", SCRIPT, include_str!("../web/jobs.js")),
     ("/web/nodes.js", SCRIPT, include_str!("../web/nodes.js")),
     ("/web/plan.js", SCRIPT, include_str!("../web/plan.js")),

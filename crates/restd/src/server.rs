@@ -7,6 +7,7 @@ use crate::identity::{Authentication, Credentials, Identity, Peer};
 use crate::listen::Listeners;
 use crate::pages;
 use crate::parts::{PartsBody, PartsHead, PartsSink, PartsTurns};
+use crate::served_paths::ServedPaths;
 use crate::single::serve_single;
 use crate::user_stream::UserStream;
 use anyhow::{Context as _, Result};
@@ -20,11 +21,9 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use muster_cli::connect::ConnectError;
 use muster_cli::rest::{self, HttpStatus, RestReply};
 use muster_closer::passed;
-use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use std::borrow::Cow;
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -72,6 +71,7 @@ pub struct Limits {
 pub(crate) struct Shared {
     conf: PathBuf,
     allowed: Authentication,
+    served: ServedPaths,
     connections: Connections,
     pub(crate) places: Arc<ConnectionSlots>,
     /// Requests that need much memory; those about accounting apart, which may take long before anything comes.
@@ -111,7 +111,7 @@ impl LineLimit {
 pub fn serve(
     listeners: Listeners,
     conf: PathBuf,
-    allowed: Authentication,
+    (allowed, served): (Authentication, ServedPaths),
     limits: Limits,
 ) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -123,6 +123,7 @@ pub fn serve(
         feeds: Feeds::new(conf.clone(), limits.connections),
         conf,
         allowed,
+        served,
         connections: Connections::default(),
         places: ConnectionSlots::new(
             limits.connections,
@@ -177,11 +178,6 @@ async fn first_end(parts: &mut JoinSet<()>) -> anyhow::Error {
     }
 }
 
-/// An address as answers and the log have it.
-fn canonical(address: SocketAddr) -> String {
-    SocketAddr::new(address.ip().to_canonical(), address.port()).to_string()
-}
-
 /// Waits where accepting has failed, as it does while there are no descriptors: it would fail again at once.
 async fn pause(error: &std::io::Error) {
     log::warn!("cannot accept a connection: {error}");
@@ -194,7 +190,7 @@ async fn accept_tcp(listener: tokio::net::TcpListener, shared: Arc<Shared>) {
             Ok((stream, address)) => {
                 // Answers are short, and clients wait for them.
                 let _ = stream.set_nodelay(true);
-                let peer = tcp_peer(Some(address));
+                let peer = Peer::of_tcp(Some(address));
                 begin(stream, peer, Origin::of(address.ip()), &shared);
             }
             Err(error) => pause(&error).await,
@@ -206,7 +202,7 @@ async fn accept_unix(listener: tokio::net::UnixListener, shared: Arc<Shared>) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                let peer = unix_peer(&stream);
+                let peer = Peer::of_unix(&stream);
                 let origin = peer.uid.map_or(Origin::Unknown, Origin::User);
                 let stream = UserStream::new(stream, peer.uid);
                 begin(stream, peer, origin, &shared);
@@ -236,31 +232,6 @@ async fn watch(places: Arc<ConnectionSlots>) {
     loop {
         ticks.tick().await;
         places.end_stalled(Instant::now());
-    }
-}
-
-pub(crate) fn unix_peer(stream: &impl std::os::fd::AsFd) -> Peer {
-    let uid = getsockopt(stream, PeerCredentials)
-        .ok()
-        .map(|peer| peer.uid());
-    let source = match uid {
-        Some(uid) => format!("unix (uid {uid})"),
-        None => "unix".to_owned(),
-    };
-    Peer {
-        source,
-        address: None,
-        uid,
-        ends_input: false,
-    }
-}
-
-pub(crate) fn tcp_peer(address: Option<SocketAddr>) -> Peer {
-    Peer {
-        source: address.map_or_else(String::new, canonical),
-        address: address.map(|address| address.ip().to_canonical()),
-        uid: None,
-        ends_input: false,
     }
 }
 
@@ -403,6 +374,7 @@ async fn answer(
         }
     };
     let path = head.uri.path().to_owned();
+    shared.served.check(&path)?;
     if method == rest::Method::Get {
         match path.trim_end_matches('/') {
             "/livez" | "/healthz" | "/readyz" => return Err(RestReply::text(HttpStatus(204), "")),

@@ -2,8 +2,9 @@
 //! be pipes, files or a terminal.
 
 use crate::connection_slots::Origin;
+use crate::identity::Peer;
 use crate::listen::Connection;
-use crate::server::{Shared, connection_of, tcp_peer, unix_peer};
+use crate::server::{Shared, connection_of};
 use crate::user_stream::UserStream;
 use anyhow::{Context as _, Result};
 use std::io::{self, Write as _};
@@ -22,14 +23,14 @@ pub(crate) async fn serve_single(connection: Connection, shared: &Arc<Shared>) -
     match connection {
         Connection::Tcp(stream) => {
             let address = stream.peer_addr().ok();
-            let peer = tcp_peer(address);
+            let peer = Peer::of_tcp(address);
             stream.set_nonblocking(true)?;
             let stream = tokio::net::TcpStream::from_std(stream)?;
             // Its client knows how it has ended.
             let _ = connection_of(stream, peer, place, shared.clone()).await;
         }
         Connection::Unix(stream) => {
-            let peer = unix_peer(&stream);
+            let peer = Peer::of_unix(&stream);
             stream.set_nonblocking(true)?;
             let stream = tokio::net::UnixStream::from_std(stream)?;
             let stream = UserStream::new(stream, peer.uid);
@@ -37,7 +38,7 @@ pub(crate) async fn serve_single(connection: Connection, shared: &Arc<Shared>) -
         }
         Connection::Stdio => {
             let (stream, far) = UnixStream::pair()?;
-            let mut peer = unix_peer(&stream);
+            let mut peer = Peer::of_unix(&stream);
             peer.ends_input = true;
             stream.set_nonblocking(true)?;
             let stream = tokio::net::UnixStream::from_std(stream)?;

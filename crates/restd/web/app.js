@@ -6,7 +6,7 @@ import { reservation, reservations } from "./calendar.js";
 import { job, jobs, overview } from "./jobs.js";
 import { node, nodes, partitions, topology } from "./nodes.js";
 import { plan } from "./plan.js";
-import { reports } from "./reports.js";
+import { ended, reports } from "./reports.js";
 
 const EVENTS = "/muster/v1/events";
 /** How often a page asks while there is no stream of events. */
@@ -41,9 +41,9 @@ function signIn(why) {
   ];
 }
 
-const pages = { overview, jobs, job, nodes, node, partitions, reservations, reservation, topology, plan, reports };
+const pages = { overview, jobs, job, nodes, node, partitions, reservations, reservation, topology, plan, reports, ended };
 /** The page whose link is marked while one of these is shown. */
-const above = { job: "jobs", node: "nodes", reservation: "reservations" };
+const above = { job: "jobs", node: "nodes", reservation: "reservations", ended: "reports" };
 let shown = "";
 let turn = 0;
 /** Pages that somebody has asked for and that are being made. */
@@ -72,7 +72,7 @@ async function make(isWanted) {
   const chosen = Object.hasOwn(pages, word) ? word : "overview";
   const is = (link) => link.hash === `#/${above[chosen] ?? chosen}`;
   // A report of a year is not made anew all the time.
-  if (!isWanted && chosen === "reports" && shown === location.hash) return;
+  if (!isWanted && ["reports", "ended"].includes(chosen) && shown === location.hash) return;
   const mine = (turn += 1);
   for (const link of document.querySelectorAll("nav a")) {
     if (is(link)) link.setAttribute("aria-current", "page");
@@ -124,7 +124,7 @@ function concerns(kind, data) {
     case "reservations": case "reservation": return kind === "reservation";
     case "topology": return kind === "job" || kind === "node";
     case "plan": return kind !== "partition";
-    case "reports": return false;
+    case "reports": case "ended": return false;
     default: return kind === "job" || kind === "node";
   }
 }

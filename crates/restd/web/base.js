@@ -95,10 +95,19 @@ export function duration(seconds) {
   return `${days ? `${days}-` : ""}${two(hours)}:${two(minutes)}:${two(whole % 60)}`;
 }
 
+/** A time as Slurm's commands show it, which is the same everywhere and sorts: `2026-11-30 18:01:05`. */
 export function time(value) {
   const at = typeof value === "object" ? number(value) : value;
-  return at ? new Date(at * 1000).toLocaleString() : "";
+  if (!at) return "";
+  const date = new Date(at * 1000);
+  return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${[date.getHours(), date.getMinutes(), date.getSeconds()].map(two).join(":")}`;
 }
+
+/** An hour and a minute. */
+export const clock = (date) => `${two(date.getHours())}:${two(date.getMinutes())}`;
+
+/** A time without seconds, for tables. */
+export const minute = (value) => time(value).slice(0, 16);
 
 export function size(mib) {
   if (mib >= 1024 * 1024 * 10) return `${Math.round(mib / 1024 / 1024)} TiB`;
@@ -183,6 +192,11 @@ export function card(value, what, part) {
   return el("div", { class: "card" }, el("span", { class: "number" }, typeof value === "number" ? value.toLocaleString() : String(value)), el("span", { class: "what" }, what), meter);
 }
 
+/** How far something is in use, after its words. */
+export function use(words, part) {
+  return el("span", { class: "use-of" }, el("span", { class: "meter", "aria-hidden": "true" }, el("span", { style: { width: percent(part) } })), words);
+}
+
 /** Names and values, of which those without a value are left out. */
 export function fields(pairs) {
   return el("dl", {}, pairs.filter(([, value]) => value).map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
@@ -203,8 +217,9 @@ export function button(id, text, press, more = {}) {
   return el("button", { id, type: "button", on: { click: press }, ...more }, text);
 }
 
-export function download(name, text) {
-  const link = el("a", { href: URL.createObjectURL(new Blob([text], { type: "text/csv" })), download: name });
+/** Saves a text or a blob as a file. */
+export function save(name, content, type = "text/csv") {
+  const link = el("a", { href: URL.createObjectURL(new Blob([content], { type })), download: name });
   link.click();
   URL.revokeObjectURL(link.href);
 }

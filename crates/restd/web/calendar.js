@@ -1,6 +1,6 @@
 // Reservations as a calendar of some weeks, and one of them.
 
-import { ask, button, cells, el, fields, names, number, page, plural, state, table, time } from "./base.js";
+import { ask, button, cells, clock, el, fields, minute, names, number, page, plural, state, table, time } from "./base.js";
 
 /** Reservations that a day shows; the others are counted. */
 const LANES_MAX = 4;
@@ -55,7 +55,6 @@ function lanesOf(week, all) {
   return lanes;
 }
 
-const hour = (date) => date.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
 
 function chip(run, day, isFirst) {
   const { reservation, start, end, again } = run;
@@ -63,9 +62,9 @@ function chip(run, day, isFirst) {
   const attributes = { class: parts.filter(Boolean).join(" ") };
   // One link for the days of a week that follow each other; the others continue its bar.
   if (!isFirst) return el("span", { ...attributes, "aria-hidden": "true" }, "\u00a0");
-  const words = `${reservation.name}${again ? ", repeated" : ""}: ${start.toLocaleString()} to ${end.toLocaleString()}, ${plural(reservation.node_count, "node")}`;
+  const words = `${reservation.name}${again ? ", repeated" : ""}: ${minute(start / 1000)} to ${minute(end / 1000)}, ${plural(reservation.node_count, "node")}`;
   return el("a", { ...attributes, href: `#/reservation/${encodeURIComponent(reservation.name)}`, title: words, "aria-label": words },
-    start >= day && el("span", { class: "hour" }, `${hour(start)} `), reservation.name);
+    start >= day && el("span", { class: "hour" }, `${clock(start)} `), reservation.name);
 }
 
 function dayCell(day, at, lanes) {
@@ -116,8 +115,8 @@ export async function reservations() {
     ...(all.length === 0 ? [el("p", { class: "nothing" }, "There are no reservations. Operators make them with scontrol create reservation.")] : table("Reservations", all, [
       { title: "Name", value: (r) => r.name, show: (r) => el("a", { href: `#/reservation/${encodeURIComponent(r.name)}` }, r.name), class: "cut" },
       { title: "State", value: (r) => (isActive(r) ? 0 : 1), show: (r) => state(isActive(r) ? "ACTIVE" : "INACTIVE") },
-      { title: "From", value: (r) => number(r.start_time) ?? 0, show: (r) => time(r.start_time) },
-      { title: "Until", value: (r) => number(r.end_time) ?? 0, show: (r) => time(r.end_time) },
+      { title: "From", value: (r) => number(r.start_time) ?? 0, show: (r) => minute(r.start_time) },
+      { title: "Until", value: (r) => number(r.end_time) ?? 0, show: (r) => minute(r.end_time) },
       { title: "Nodes", value: (r) => r.node_list, class: "wide" },
       { title: "Users", value: (r) => r.users },
       { title: "Accounts", value: (r) => r.accounts },

@@ -1,6 +1,6 @@
 // The overview, the queue, and a job.
 
-import { ask, button, card, cell, change, choice, download, duration, el, fields, isWrong, legend, names, NotSignedIn, number, page, percent, planLink, plural, roving, search,
+import { ask, button, card, cell, change, choice, duration, el, fields, isWrong, legend, minute, names, NotSignedIn, number, page, percent, planLink, plural, roving, save, search,
   size, state, table, time, useOf } from "./base.js";
 
 /** Nodes of a job whose cores are drawn at most. */
@@ -37,7 +37,7 @@ export async function overview() {
       { title: "Node", value: (n) => n.name, show: (n) => el("a", { href: `#/node/${encodeURIComponent(n.name)}` }, n.name) },
       { title: "State", value: (n) => n.state.join(), show: (n) => state(n.state) },
       { title: "Reason", value: (n) => n.reason, class: "wide" },
-      { title: "Since", value: (n) => number(n.reason_changed_at) ?? 0, show: (n) => time(n.reason_changed_at) },
+      { title: "Since", value: (n) => number(n.reason_changed_at) ?? 0, show: (n) => minute(n.reason_changed_at) },
       { title: "By", value: (n) => n.reason_set_by_user },
     ]),
     el("h2", {}, "Why jobs wait"),
@@ -48,7 +48,7 @@ export async function overview() {
         el("span", { class: "waits", style: { width: percent(r.jobs / Math.max(1, of("PENDING"))) } })) },
     ], { column: 1, down: true }),
     soon.length > 0 && [el("h2", {}, "Reservations of the next seven days"), el("ul", { class: "plain" }, soon.map((r) => el("li", {},
-      el("a", { href: `#/reservation/${encodeURIComponent(r.name)}` }, r.name), ` ${time(r.start_time)} to ${time(r.end_time)}, ${plural(r.node_count, "node")}`)))],
+      el("a", { href: `#/reservation/${encodeURIComponent(r.name)}` }, r.name), ` ${minute(r.start_time)} to ${minute(r.end_time)}, ${plural(r.node_count, "node")}`)))],
   ];
 }
 
@@ -59,24 +59,47 @@ let isCut = false;
 /** Since when a job runs, or how long it has run. */
 const ran = (job) => (job.state.includes("RUNNING") ? Math.max(job.run_time, Date.now() / 1000 - job.start) : job.run_time);
 
-export async function jobs() {
-  const chosen = isCut ? { starts: 1, ...(filter.state && { state: filter.state }), ...(filter.own && page.user && { user: page.user }) } : { starts: 1 };
+/** Where a job runs, or why it waits. */
+const whereOrWhy = (job) => (job.state.includes("PENDING") ? job.reason : job.nodes || job.reason);
+
+/** The columns of a table of the queue; those that a narrow window has no room for are marked. */
+export const QUEUE_COLUMNS = [
+  { title: "Job", value: (j) => j.job_id, show: (j) => el("a", { href: `#/job/${j.job_id}` }, j.job) },
+  { title: "Name", value: (j) => j.name, class: "cut" },
+  { title: "User", value: (j) => j.user, class: "extra" },
+  { title: "Account", value: (j) => j.account, class: "extra" },
+  { title: "Partition", value: (j) => j.partition, class: "extra" },
+  { title: "State", value: (j) => j.state.join(), show: (j) => state(j.state) },
+  { title: "Time", value: ran, show: (j) => duration(ran(j)), class: "right" },
+  { title: "CPUs", value: (j) => j.cpus, class: "right extra" },
+  { title: "Nodes or reason", value: whereOrWhy, class: "wide" },
+  { title: "Start", value: (j) => j.start, show: (j) => el("span", j.state.includes("PENDING") ? { class: "quiet", title: "expected" } : {}, minute(j.start)) },
+];
+
+/** Expected starts take a while where they are not worked out yet: until they are known, the queue is shown without. */
+const starts = { known: "", asked: "" };
+
+async function queueWithStarts(chosen, later) {
+  const words = new URLSearchParams(chosen).toString();
+  if (starts.known === words) return queue({ ...chosen, starts: 1 });
   const answer = await queue(chosen);
-  isCut = isCut || answer.left_out > 0;
-  const all = answer.jobs;
+  if (starts.asked !== words) {
+    starts.asked = words;
+    queue({ ...chosen, starts: 1 }).then((full) => { starts.known = words; later(full); }, () => {}).finally(() => { starts.asked = ""; });
+  }
+  return answer;
+}
+
+export async function jobs() {
+  const chosen = isCut ? { ...(filter.state && { state: filter.state }), ...(filter.own && page.user && { user: page.user }) } : {};
   const list = el("div");
-  const columns = [
-    { title: "Job", value: (j) => j.job_id, show: (j) => el("a", { href: `#/job/${j.job_id}` }, j.job) },
-    { title: "Name", value: (j) => j.name, class: "cut" },
-    { title: "User", value: (j) => j.user },
-    { title: "Account", value: (j) => j.account },
-    { title: "Partition", value: (j) => j.partition },
-    { title: "State", value: (j) => j.state.join(), show: (j) => state(j.state) },
-    { title: "Time", value: ran, show: (j) => duration(ran(j)), class: "right" },
-    { title: "CPUs", value: (j) => j.cpus, class: "right" },
-    { title: "Nodes or reason", value: (j) => j.nodes || j.reason, class: "wide" },
-    { title: "Start", value: (j) => j.start, show: (j) => time(j.start) },
-  ];
+  const answer = await queueWithStarts(chosen, (full) => {
+    if (!list.isConnected || list.contains(document.activeElement)) return;
+    all = full.jobs;
+    fill();
+  });
+  isCut = isCut || answer.left_out > 0;
+  let all = answer.jobs;
   const sorted = { column: 0, down: true };
   function fill() {
     const words = filter.text.toLowerCase().split(/\s+/).filter(Boolean);
@@ -87,7 +110,7 @@ export async function jobs() {
     const shown = all.filter(fits);
     const left = answer.left_out ? `; ${plural(answer.left_out, "more is", "more are")} in the queue, of which State and Only mine find yours` : "";
     list.replaceChildren(...[el("p", { class: "quiet", role: "status" }, `${shown.length.toLocaleString()} of ${plural(all.length, "job")}${left}`),
-      all.length === 0 ? el("p", { class: "nothing" }, "The queue is empty.") : table("Jobs", shown, columns, sorted)].flat().filter(Boolean));
+      all.length === 0 ? el("p", { class: "nothing" }, "The queue is empty.") : table("Jobs", shown, QUEUE_COLUMNS, sorted)].flat().filter(Boolean));
   }
   const filled = () => (isCut ? page.show() : fill());
   fill();
@@ -103,7 +126,7 @@ export async function jobs() {
         event.target.textContent = filter.own ? "Show all" : "Only mine";
         filled();
       }, { "aria-pressed": String(filter.own) }),
-      button("job-save", "Save as CSV", () => download("jobs.csv", rowsAsText(all)))),
+      button("job-save", "Save as CSV", () => save("jobs.csv", rowsAsText(all)))),
     list,
   ];
 }
@@ -191,7 +214,7 @@ function explanationOf(why) {
       { title: "User", value: (a) => a.user },
       { title: "CPUs", value: (a) => a.cpus, class: "right" },
       { title: "Where", value: (a) => (a.runs ? `runs${a.nodes ? ` on ${a.nodes}` : ""}` : "waits"), class: "wide" },
-      { title: "Until", value: (a) => a.until ?? 0, show: (a) => time(a.until) },
+      { title: "Until", value: (a) => a.until ?? 0, show: (a) => minute(a.until) },
     ], { column: 5, down: false })],
     why.sooner.length > 0 && [el("h2", {}, "What would start it sooner"), el("ul", { class: "plain" }, why.sooner.map((s) => el("li", {}, el("code", {}, s.change), ` ${s.words}: ${time(s.start.time)}`)))],
   ].flat(3).filter((part) => part instanceof Node);

@@ -1,8 +1,8 @@
 // Nodes as a map, a node, partitions, and the network drawn.
 
 import { ask, button, cells, change, choice, duration, el, fields, health, legend, names, NODE_LEGEND, number, page, percent, planLink, plural, roving, say, search,
-  size, state, table, time, useOf } from "./base.js";
-import { queue } from "./jobs.js";
+  size, state, table, time, use, useOf } from "./base.js";
+import { queue, QUEUE_COLUMNS } from "./jobs.js";
 
 /** Most nodes that are drawn with their names and numbers; more of them are small fields. */
 const CARDS_MAX = 200;
@@ -19,7 +19,8 @@ function wordsOf(members) {
 function nodeCard(node) {
   const [kind, mark, words] = health(node);
   return el("li", {}, el("a", { href: `#/node/${encodeURIComponent(node.name)}`, class: kind, title: node.reason || words },
-    `${mark && `${mark} `}${node.name}`, el("small", {}, node.state.join(" + ").toLowerCase()), el("small", {}, `${node.alloc_cpus} of ${node.cpus} CPUs`)));
+    `${mark && `${mark} `}${node.name}`, el("small", {}, node.state.join(" + ").toLowerCase()), el("small", {}, `${node.alloc_cpus} of ${node.cpus} CPUs`),
+    el("span", { class: "meter", "aria-hidden": "true" }, el("span", { style: { width: percent(node.cpus ? node.alloc_cpus / node.cpus : 0) } }))));
 }
 
 function drawn(label, nodes, all) {
@@ -80,7 +81,8 @@ export async function nodes() {
 }
 
 export async function node(name) {
-  const one = (await ask(`node/${encodeURIComponent(name)}`)).nodes[0];
+  const [found, running] = await Promise.all([ask(`node/${encodeURIComponent(name)}`), queue({ node: name })]);
+  const one = found.nodes[0];
   const drained = one.state.includes("DRAIN") || one.state.includes("DOWN");
   const reason = el("input", { type: "text", id: "reason", maxlength: "200" });
   const path = `node/${encodeURIComponent(name)}`;
@@ -95,8 +97,8 @@ export async function node(name) {
       ? button("node-resume", "Resume", () => change("The node takes jobs again.", path, { method: "POST", body: { state: ["RESUME"] } }))
       : [el("label", { for: "reason" }, "Why it is to take no new jobs", reason), button("node-drain", "Drain", drain)]),
     fields([
-      ["CPUs", `${one.alloc_cpus} of ${one.cpus} in use, load ${(one.cpu_load / 100).toFixed(2)}`],
-      ["Memory", `${size(one.alloc_memory)} of ${size(one.real_memory)} given to jobs, ${size(number(one.free_mem) ?? 0)} free`],
+      ["CPUs", use(`${one.alloc_cpus} of ${one.cpus} in use, load ${(one.cpu_load / 100).toFixed(2)}`, one.cpus ? one.alloc_cpus / one.cpus : 0)],
+      ["Memory", use(`${size(one.alloc_memory)} of ${size(one.real_memory)} given to jobs, ${size(number(one.free_mem) ?? 0)} free`, one.real_memory ? one.alloc_memory / one.real_memory : 0)],
       ["Devices", one.gres && `${one.gres_used || "none"} of ${one.gres} in use`],
       ["Features", one.features.join(", ")],
       ["Partitions", one.partitions.join(", ")],
@@ -105,7 +107,9 @@ export async function node(name) {
       ["Started", time(one.boot_time)],
       ["Comment", one.comment],
     ]),
-    el("p", {}, el("a", { href: planLink({ by: "node", text: one.name }) }, "What runs here and what is planned")),
+    el("h2", {}, "What runs here"),
+    running.jobs.length === 0 ? el("p", {}, "No job.") : table(`Jobs on ${one.name}`, running.jobs, QUEUE_COLUMNS),
+    el("p", {}, el("a", { href: planLink({ by: "node", text: one.name }) }, "What is planned here")),
   ];
 }
 

@@ -1,6 +1,6 @@
 // The scheduler's plan: what runs until when, and when what waits is expected to start, by partition or node.
 
-import { ask, button, choice, duration, el, health, inOrder, legend, names, number, page, planLink, plural, roving, search, state, svg, table, time,
+import { ask, button, choice, clock, duration, el, health, inOrder, legend, minute, names, number, page, planLink, plural, roving, search, state, svg, table, time,
   useOf } from "./base.js";
 import { runs } from "./calendar.js";
 import { queue } from "./jobs.js";
@@ -65,7 +65,7 @@ function ticks(frame, width) {
     if (at < frame.from) continue;
     const date = new Date(at * 1000);
     const midnight = date.getHours() === 0 && date.getMinutes() === 0;
-    made.push([at, step >= DAY || midnight ? date.toLocaleDateString([], { day: "numeric", month: "short" }) : date.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })]);
+    made.push([at, step >= DAY || midnight ? date.toLocaleDateString([], { day: "numeric", month: "short" }) : clock(date)]);
   }
   return made;
 }
@@ -230,7 +230,7 @@ function startsTable(all) {
     { title: "User", value: (one) => one.job.user },
     { title: "Partition", value: (one) => one.job.partition },
     { title: "CPUs", value: (one) => one.job.cpus, class: "right" },
-    { title: "Expected start", value: (one) => one.from, show: ({ job, from }) => `${job.expected === "estimate" ? "about " : ""}${time(Math.round(from))}` },
+    { title: "Expected start", value: (one) => one.from, show: ({ job, from }) => `${job.expected === "estimate" ? "about " : ""}${minute(Math.round(from))}` },
     { title: "In", value: (one) => one.from, show: ({ from }) => duration(from - Date.now() / 1000), class: "right" },
     { title: "Nodes", value: (one) => one.job.nodes, show: ({ job }) => job.nodes || "not yet", class: "wide" },
   ], { column: 5, down: false })];

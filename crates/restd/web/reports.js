@@ -1,6 +1,14 @@
 // Reports of what was used, by user, account, application and so on, with a way down from a month to its hours.
 
-import { ask, card, choice, download, duration, el, percent, say, table, time, token, two } from "./base.js";
+import { ask, button, card, choice, duration, el, minute, number, percent, save, say, state, table, token, two } from "./base.js";
+import { chart, measuresOf, saveDrawing, savePicture } from "./chart.js";
+
+/** Jobs of a row of a report that are shown as a list at most. */
+const JOBS_MAX = 2000;
+/** Columns that are left out where no row has anything in them. */
+const RARE = ["failed", "timeout", "out_of_memory", "node_failed", "cancelled", "gpu_s"];
+/** Choices of a report, as accounting calls them. An application is known to reports alone. */
+const inAccounting = { uid: "users", accounts: "account", partition: "partition", qos: "qos", nodelist: "node" };
 
 /** What reports have rows for: the option that chooses one of them, and what comes next below it. */
 const dimensions = {
@@ -35,9 +43,10 @@ function within(every, label) {
 export async function reports(words) {
   const asked = Object.fromEntries(new URLSearchParams(words ?? ""));
   const by = dimensions[asked.by] ? asked.by : "user";
-  const query = new URLSearchParams({ ...asked, by });
+  const { draw, ...passed } = asked;
+  const query = new URLSearchParams({ ...passed, by });
   // A report does not say whose it is and of which cluster.
-  const [found, kept] = await Promise.all([ask(`/muster/v1/report?${query}`), ask("/muster/v1/storage"), ask("ping")]);
+  const [found, kept, shares] = await Promise.all([ask(`/muster/v1/report?${query}`), ask("/muster/v1/storage"), ask("shares").catch(() => undefined), ask("ping")]);
   const link = (change) => {
     const next = Object.entries({ ...asked, by, ...change }).filter(([, value]) => value);
     return `#/reports/${encodeURIComponent(new URLSearchParams(next).toString())}`;
@@ -47,12 +56,26 @@ export async function reports(words) {
   const [option, next] = dimensions[by];
   const keys = [];
   if (asked.every) {
-    keys.push({ title: asked.every, value: (row) => row[asked.every], show: (row) => el("a", { href: link({ every: finer[asked.every], ...within(asked.every, row[asked.every]) }) }, row[asked.every]) });
+    keys.push({ title: asked.every, value: (row) => row[asked.every], show: (row) => el("a", { href: link({ every: finer[asked.every], ...within(asked.every, row[asked.every]) }) }, row[asked.every].slice(0, 16).replace("T", " ")) });
   }
   keys.push({ title: by, value: (row) => row[by], show: (row) => (option ? el("a", { href: link({ by: next, [option]: row[by] }) }, row[by] || "(none)") : row[by]) });
-  const columns = [...keys, ...measures.map(([name, title, kind]) => ({ title, class: "right", value: (row) => row[name] ?? -1, show: (row) => measured(row[name], kind) })),
+  const filled = (name) => !RARE.includes(name) || found.rows.some((row) => row[name]);
+  const jobsOf = (row) => {
+    const period = asked.every ? within(asked.every, row[asked.every]) : {};
+    const chosen = { ...asked, ...(option ? { [option]: row[by] } : {}), ...period, every: "", by: "", draw: "" };
+    const isListed = option && !chosen.application && row.runs > 0 && row.runs <= JOBS_MAX && (row[by] || option !== "uid");
+    const words = Object.entries(chosen).filter(([, value]) => value);
+    return isListed ? el("a", { href: `#/ended/${encodeURIComponent(new URLSearchParams(words).toString())}` }, String(row.runs)) : String(row.runs);
+  };
+  const measure = (name) => (name === "runs" ? jobsOf : undefined);
+  const shownMeasures = measures.filter(([name]) => filled(name));
+  const columns = [...keys, ...shownMeasures.map(([name, title, kind]) => ({ title, class: "right", value: (row) => row[name] ?? -1, show: measure(name) ?? ((row) => measured(row[name], kind)) })),
     { title: "Share of the most", value: (row) => row.cpu_s, class: "bar-cell", show: (row) => el("div", { class: "meter", "aria-hidden": "true" },
       el("span", { style: { width: percent(row.cpu_s / most) } })) }];
+  const byCpu = keys.length + shownMeasures.findIndex(([name]) => name === "cpu_s");
+  const ways = measuresOf(asked.every);
+  const way = ways.some(([name]) => name === draw) ? draw : "cpu";
+  const picture = chart(found.rows, way, asked.every, (row) => String(row[by] || "(none)"));
   const choose = (title, name, options, chosen) => choice(`report-${name}`, title, options, chosen, (value) => go({ [name]: value }));
   const day = (title, name) => el("label", {}, title, el("input", { id: `report-${name}`, type: "date", value: (asked[name] ?? "").slice(0, 10), on: { change: (e) => go({ [name]: e.target.value }) } }));
   const conditions = Object.values(dimensions).map(([name]) => name).filter((name) => name && asked[name]);
@@ -64,16 +87,73 @@ export async function reports(words) {
       day("From", "starttime"), day("Until", "endtime"),
       el("button", { type: "button", on: { click: async () => {
         const answer = await fetch(`/muster/v1/report?${query}&format=csv&columns=all`, { headers: { "X-SLURM-USER-TOKEN": token.get() ?? "" } });
-        if (answer.ok) download("report.csv", await answer.text());
+        if (answer.ok) save("report.csv", await answer.text());
         else say(await answer.text());
       } } }, "Save as CSV"),
       conditions.map((name) => el("button", { type: "button", on: { click: () => go({ [name]: "" }) } }, `${name}=${asked[name]} ×`))),
     el("div", { class: "cards" }, card(found.total.runs, "jobs ended"), card(measured(found.total.cpu_s, "hours"), "CPU hours"),
       card(measured(found.total.gpu_s, "hours"), "GPU hours"), card(measured(found.total.mean_s, "time") || "–", "mean run time"),
       card(found.total.runs - found.total.completed - found.total.cancelled, "ended with an error"), card(measured(found.total.wait_s, "time") || "–", "mean wait")),
-    el("p", { class: "quiet" }, `${time(found.start)} to ${time(found.end)}. A job counts where it ended, and what it used where it used it.`),
-    ...table("Report", found.rows, columns, { column: asked.every ? 0 : keys.length + 12, down: !asked.every }),
+    el("p", { class: "quiet" }, `${minute(found.start)} to ${minute(found.end)}. A job counts where it ended, and what it used where it used it.`),
+    picture && el("section", { class: "drawing", "aria-label": "Chart" },
+      el("div", { class: "bar" }, choose("Chart of", "draw", ways, way),
+        button("report-svg", "Save as SVG", () => saveDrawing(picture)), button("report-png", "Save as PNG", () => savePicture(picture))),
+      picture),
+    found.rows.length === 0 ? el("p", { class: "nothing" }, "No job of these used anything in this time.")
+      : table("Report", found.rows, columns, { column: asked.every ? 0 : byCpu, down: !asked.every }),
+    ...fairShare(shares),
     ...storage(kept.storage),
+  ];
+}
+
+/** The jobs of a row of a report: those that ended in its time. */
+export async function ended(words) {
+  const asked = Object.fromEntries(new URLSearchParams(words ?? ""));
+  const conditions = Object.entries(inAccounting).filter(([name]) => asked[name]);
+  // What a report takes as a time is what accounting takes.
+  const found = await ask(`/muster/v1/report?${new URLSearchParams({ ...asked, by: "user" })}`);
+  const query = new URLSearchParams({ skip_steps: "0", start_time: found.start, end_time: found.end + 1, ...Object.fromEntries(conditions.map(([name, of]) => [of, asked[name]])) });
+  const answer = found.total.runs > JOBS_MAX ? { jobs: [] } : await ask(`/slurmdb/v0.0.45/jobs?${query}`);
+  const isIn = (job) => job.time.end > 0 && job.time.end >= found.start && job.time.end < found.end;
+  const shown = answer.jobs.filter(isIn);
+  const idOf = (job) => (job.array?.job_id && number(job.array.task_id) !== undefined ? `${job.array.job_id}_${number(job.array.task_id)}` : String(job.job_id));
+  const held = (job, name) => job.tres.allocated.find((one) => one.type === name)?.count ?? 0;
+  return [
+    el("h1", {}, "Jobs that ended"),
+    el("p", { class: "quiet", role: "status" }, `${minute(found.start)} to ${minute(found.end)}${conditions.map(([name]) => `, ${name}=${asked[name]}`).join("")}: `
+      + (found.total.runs > JOBS_MAX ? `${found.total.runs.toLocaleString()} jobs, which are too many for a list.` : `${shown.length.toLocaleString()} of ${found.total.runs.toLocaleString()} runs.`)),
+    shown.length > 0 && table("Jobs that ended", shown, [
+      { title: "Job", value: (job) => job.job_id, show: (job) => el("a", { href: `#/job/${job.job_id}` }, idOf(job)) },
+      { title: "Name", value: (job) => job.name, class: "cut" },
+      { title: "User", value: (job) => job.user, class: "extra" },
+      { title: "Account", value: (job) => job.account, class: "extra" },
+      { title: "Partition", value: (job) => job.partition, class: "extra" },
+      { title: "State", value: (job) => job.state.current.join(), show: (job) => state(job.state.current) },
+      { title: "Time", value: (job) => job.time.elapsed, show: (job) => duration(job.time.elapsed), class: "right" },
+      { title: "CPUs", value: (job) => held(job, "cpu"), class: "right extra" },
+      { title: "CPU hours", value: (job) => held(job, "cpu") * job.time.elapsed, show: (job) => (held(job, "cpu") * job.time.elapsed / 3600).toFixed(2), class: "right" },
+      { title: "Nodes", value: (job) => job.nodes, class: "wide" },
+      { title: "Ended", value: (job) => job.time.end, show: (job) => minute(job.time.end) },
+    ], { column: 10, down: true }),
+  ];
+}
+
+/** What users were promised and what they have had of it; nothing where accounting has no users, or hides them. */
+function fairShare(answer) {
+  const users = (answer?.shares?.shares ?? []).filter((share) => share.type.includes("USER") && share.fairshare.factor.set);
+  if (users.length === 0) return [];
+  const part = (value) => `${(100 * (number(value) ?? 0)).toFixed(1)} %`;
+  return [
+    el("h2", {}, "Fair share"),
+    ...table("Fair share of users", users, [
+      { title: "User", value: (share) => share.name },
+      { title: "Account", value: (share) => share.parent },
+      { title: "Share", class: "right", value: (share) => number(share.shares_normalized) ?? 0, show: (share) => part(share.shares_normalized) },
+      { title: "Use", class: "right", value: (share) => number(share.effective_usage) ?? 0, show: (share) => part(share.effective_usage) },
+      { title: "Factor", class: "right", value: (share) => number(share.fairshare.factor) ?? 0, show: (share) => (number(share.fairshare.factor) ?? 0).toFixed(3) },
+      { title: "Priority by it", value: (share) => number(share.fairshare.factor) ?? 0, class: "bar-cell", show: (share) => el("div", { class: "meter", "aria-hidden": "true" },
+        el("span", { style: { width: percent(Math.min(1, number(share.fairshare.factor) ?? 0)) } })) },
+    ], { column: 4, down: true }),
   ];
 }
 
@@ -92,8 +172,8 @@ function storage(kept) {
     const grown = (value) => (value === null ? "" : `${value < 0 ? "−" : "+"}${bytes(Math.abs(value))}`);
     return [
       el("h2", {}, `Storage: ${filesystem.name}`),
-      el("p", { class: "quiet" }, `${filesystem.path}, ${time(filesystem.time)}: ${bytes(filesystem.used_bytes)} of ${bytes(filesystem.size_bytes)} in use.`
-        + (filesystem.since === null ? "" : ` Growth since ${time(filesystem.since)}.`) + (kept.own_only ? " Only your own is shown." : "")),
+      el("p", { class: "quiet" }, `${filesystem.path}, ${minute(filesystem.time)}: ${bytes(filesystem.used_bytes)} of ${bytes(filesystem.size_bytes)} in use.`
+        + (filesystem.since === null ? "" : ` Growth since ${minute(filesystem.since)}.`) + (kept.own_only ? " Only your own is shown." : "")),
       ...table(`What users have on ${filesystem.name}`, filesystem.users, [
         { title: "User", value: (user) => user.user },
         { title: "Size", class: "right", value: (user) => user.bytes, show: (user) => bytes(user.bytes) },

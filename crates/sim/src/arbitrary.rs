@@ -277,7 +277,12 @@ fn spoil(random: &mut Random, known: &AttackerKnowledge, spec: &mut JobSpec) {
         }
         25 => spec.wckey = some(random, text),
         26 => spec.immediate_s = some(random, number),
-        27 => spec.mail = MailOptions::of_texts(text(random), text(random)),
+        27 => {
+            spec.mail = MailOptions::of_texts(text(random), text(random));
+            if let Some(mail) = &mut spec.mail {
+                mail.lines = random.one_in(2).then_some(3);
+            }
+        }
         28 => spec.licenses = some(random, text),
         29 => spec.reservation = some(random, text),
         30 => {

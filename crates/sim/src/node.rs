@@ -262,6 +262,7 @@ pub(crate) fn batch_ended(exit: ExitStatus, by_order: bool, now: Timestamp) -> R
         state,
         usage: ResourceUsage::default(),
         cancelled_by: None,
+        last_lines: None,
     };
     Report::BatchEnded {
         exit,

@@ -251,8 +251,7 @@ pub static FIELDS: &[Field] = &[
         set | d,
         v | {
             let user = take_text(v)?.unwrap_or_default();
-            let types = d.spec.mail.take().unwrap_or_default().types;
-            d.spec.mail = MailOptions::of_texts(types, user);
+            d.spec.mail = MailOptions::changed(d.spec.mail.take(), |mail| mail.user = user);
             Ok(())
         }
     ),

@@ -509,9 +509,7 @@ fn updated(spec: &JobSpec, update: &JobUpdate) -> JobSpec {
             _ => {}
         }
     }
-    after.mail = after
-        .mail
-        .and_then(|mail| MailOptions::of_texts(mail.types, mail.user));
+    after.mail = MailOptions::changed(after.mail, |_| {});
     after
 }
 

@@ -274,7 +274,7 @@ pub(crate) fn complex_of(gres: &GresAsk, per: CountedPer, site: &Site) -> Option
 }
 
 fn mail(spec: &JobSpec) -> (String, String) {
-    let Some(MailOptions { types, user }) = &spec.mail else {
+    let Some(MailOptions { types, user, .. }) = &spec.mail else {
         return Default::default();
     };
     let letters = [("BEGIN", 'b'), ("END", 'e'), ("FAIL", 'a')];
@@ -512,13 +512,8 @@ pub(crate) fn set_mark(spec: &mut JobSpec, key: &str, value: &str, is_grid_engin
 }
 
 fn set_mail(spec: &mut JobSpec, name: &str, value: &str) -> Result<(), String> {
-    let MailOptions {
-        mut types,
-        mut user,
-    } = spec.mail.take().unwrap_or_default();
-    if name == "M" {
-        user = value.to_owned();
-    } else {
+    let mut types = None;
+    if name != "M" {
         let word = |letter| match letter {
             'b' => Ok("BEGIN"),
             'e' => Ok("END"),
@@ -527,13 +522,13 @@ fn set_mail(spec: &mut JobSpec, name: &str, value: &str) -> Result<(), String> {
             _ => Err("letters of b, e, a, s and n are expected".to_owned()),
         };
         let words: Vec<&str> = value.chars().map(word).collect::<Result<_, String>>()?;
-        types = words
-            .into_iter()
-            .filter(|word| !word.is_empty())
-            .collect::<Vec<_>>()
-            .join(",");
+        let words = words.into_iter().filter(|word| !word.is_empty());
+        types = Some(words.collect::<Vec<_>>().join(","));
     }
-    spec.mail = MailOptions::of_texts(types, user);
+    spec.mail = MailOptions::changed(spec.mail.take(), |mail| match types {
+        Some(types) => mail.types = types,
+        None => mail.user = value.to_owned(),
+    });
     Ok(())
 }
 

@@ -59,10 +59,10 @@ works() {
         is_there "/usr/share/man/$page.gz"
     done
     for name in muster sbatch slurmd; do is_there /usr/share/bash-completion/completions/$name; done
-    for daemon in slurmctld slurmdbd slurmrestd slurmd sackd; do
-        is_there /usr/lib/systemd/system/$daemon.service
+    for unit in slurmctld.service slurmdbd.service slurmrestd.service slurmrestd.socket slurmd.service sackd.service; do
+        is_there /usr/lib/systemd/system/$unit
         if [ -x "$root/usr/bin/systemd-analyze" ]; then
-            said=$(inside systemd-analyze verify "/usr/lib/systemd/system/$daemon.service" 2>&1 | grep "$daemon" || true)
+            said=$(inside systemd-analyze verify "/usr/lib/systemd/system/$unit" 2>&1 | grep "${unit%.*}" || true)
             [ -z "$said" ] || fail "$said"
         fi
     done

@@ -149,20 +149,23 @@ fn scripts(role: &Role) -> Vec<(&'static str, String)> {
         return Vec::new();
     };
     let unit = format!("{daemon}.service");
-    let of = |script: &str| script.replace("@UNIT@", &unit);
+    let units = role.units().join(" ");
     vec![
         (
             "postinst",
             format!(
                 "[ \"$1\" = configure ] || exit 0\n\
                  # A package that was removed may have left its unit masked.\n\
-                 deb-systemd-helper unmask {unit} >/dev/null 2>&1 || true\n{}",
-                of(UPDATED)
+                 deb-systemd-helper unmask {units} >/dev/null 2>&1 || true\n{}",
+                UPDATED.replace("@UNIT@", &unit)
             ),
         ),
         (
             "prerm",
-            format!("[ \"$1\" = remove ] || exit 0\n{}", of(REMOVED)),
+            format!(
+                "[ \"$1\" = remove ] || exit 0\n{}",
+                REMOVED.replace("@UNIT@", &units)
+            ),
         ),
         ("postrm", removal(role, daemon)),
     ]

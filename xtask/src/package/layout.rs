@@ -24,6 +24,14 @@ pub(super) struct Role {
 }
 
 impl Role {
+    /// The units of its daemon: the service, and its sockets if it has some.
+    pub(super) fn units(&self) -> Vec<String> {
+        let of = |daemon: &str| ["service", "socket"].map(|kind| format!("{daemon}.{kind}"));
+        let all = self.daemon.into_iter().flat_map(of);
+        all.filter(|unit| Path::new("packaging/systemd").join(unit).exists())
+            .collect()
+    }
+
     /// Where the daemon's log is rotated, if it has one.
     pub(super) fn rotation(&self) -> Option<String> {
         let daemon = self.daemon?;
@@ -313,9 +321,10 @@ fn service(role: &Role) -> Result<()> {
     let Some(daemon) = role.daemon else {
         return Ok(());
     };
-    let unit = format!("systemd/{daemon}.service");
-    let installed = format!("usr/lib/systemd/system/{daemon}.service");
-    copy(&source.join(unit), &role.root.join(installed), 0o644)?;
+    for unit in role.units() {
+        let installed = role.root.join("usr/lib/systemd/system").join(&unit);
+        copy(&source.join("systemd").join(unit), &installed, 0o644)?;
+    }
     let Some(rotation) = role.rotation() else {
         return Ok(());
     };

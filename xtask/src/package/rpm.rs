@@ -94,13 +94,16 @@ fn package(out: &mut String, release: &Release, role: &Role) -> Result<()> {
     }
     if let Some(daemon) = role.daemon {
         let unit = format!("{daemon}.service");
-        let of = |script: &str| script.replace("@UNIT@", &unit);
         // The files of the version before are gone by then.
-        let _ = writeln!(out, "%posttrans -n {name}\n{}", of(UPDATED));
+        let _ = writeln!(
+            out,
+            "%posttrans -n {name}\n{}",
+            UPDATED.replace("@UNIT@", &unit)
+        );
         let _ = writeln!(
             out,
             "%preun -n {name}\n[ \"$1\" = 0 ] || exit 0\n{}",
-            of(REMOVED)
+            REMOVED.replace("@UNIT@", &role.units().join(" "))
         );
     }
     let _ = writeln!(out, "%files -n {name}\n%defattr(-,root,root,-)");

@@ -395,6 +395,7 @@ fn a_job_that_was_made_smaller_has_a_row_for_each_size() {
         state: JobState::Completed,
         usage: ResourceUsage::default(),
         cancelled_by: None,
+        last_lines: None,
     });
     let ended = |no: u32| Event::StepEnded {
         id,

@@ -406,6 +406,7 @@ pub(crate) fn step_end(job: &Job, detail: u8, at: Timestamp) -> Event {
                 ..ResourceUsage::default()
             },
             cancelled_by: None,
+            last_lines: None,
         }),
     }
 }

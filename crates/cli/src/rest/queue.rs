@@ -20,7 +20,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Parameters of `GET queue`.
-pub(super) const PARAMETERS: &[&str] = &["user", "partition", "state", "starts", "limit"];
+pub(super) const PARAMETERS: &[&str] = &["user", "partition", "state", "node", "starts", "limit"];
 /// Jobs of an answer, unless the request says how many.
 const JOBS_DEFAULT: usize = 10_000;
 /// Jobs of an answer at most.
@@ -32,13 +32,19 @@ const USERS_MAX: usize = 100;
 #[derive(Debug, PartialEq)]
 struct QueueRequest {
     filter: JobFilter,
+    /// Only jobs that hold this node.
+    node: Option<String>,
     limit: usize,
 }
 
 /// `GET queue`.
 pub(super) fn queue(call: &mut Call<'_>) -> Outcome {
-    let QueueRequest { filter, limit } = wanted(&call.query)?;
-    if limit == 0 && filter == JobFilter::default() {
+    let QueueRequest {
+        filter,
+        node,
+        limit,
+    } = wanted(&call.query)?;
+    if limit == 0 && node.is_none() && filter == JobFilter::default() {
         let groups = call.ask(query::job_counts)?;
         // A controller of an earlier version does not count by state and reason.
         if groups.iter().all(|group| !group.shown.is_empty()) {
@@ -53,7 +59,8 @@ pub(super) fn queue(call: &mut Call<'_>) -> Outcome {
     call.ask(|client| {
         let look = |part: CompactListing, _: &mut Jobs, ctx: &Ctx| {
             for job in part.into_jobs() {
-                if ctx.partition(&job.partition).is_some_and(|p| p.hidden) {
+                let is_hidden = ctx.partition(&job.partition).is_some_and(|p| p.hidden);
+                if is_hidden || node.as_ref().is_some_and(|node| !holds(&job, node)) {
                     continue;
                 }
                 counts.add(&job, &user);
@@ -96,9 +103,15 @@ fn count(call: &mut Call<'_>, groups: &[JobCountGroup]) -> Outcome {
     }))
 }
 
+/// Whether a job still holds a node.
+fn holds(job: &Job, node: &str) -> bool {
+    job.held().any(|(share, _)| share.name == node)
+}
+
 fn wanted(query: &[(String, String)]) -> Result<QueueRequest, CallFailure> {
     let mut wanted = QueueRequest {
         filter: JobFilter::default(),
+        node: None,
         limit: JOBS_DEFAULT,
     };
     for (name, value) in query {
@@ -125,6 +138,7 @@ fn wanted(query: &[(String, String)]) -> Result<QueueRequest, CallFailure> {
                     wanted.filter.states.push(state);
                 }
             }
+            "node" => wanted.node = Some(value.clone()).filter(|node| !node.is_empty()),
             "starts" => {
                 wanted.filter.starts = match value.as_str() {
                     "1" | "true" => true,
@@ -380,6 +394,8 @@ mod tests {
         assert_eq!(some.filter.states, [JobState::Pending, JobState::Running]);
         assert!(!some.filter.starts, "counts have no starts");
         assert!(wanted(&query(&[("starts", "1")])).unwrap().filter.starts);
+        let of_node = wanted(&query(&[("node", "n[1-2]")])).unwrap();
+        assert_eq!(of_node.node.as_deref(), Some("n[1-2]"));
         for (name, value) in [
             ("user", "no such user"),
             ("state", "COMPLETING"),

@@ -222,6 +222,9 @@ pub(super) const ROWS: &[OptionRow] = &[
     )
     .short('L')
     .partly("those of slurm.conf, and as name@server those of sacctmgr add resource; no license server is asked"),
+    opt("mail-lines", "count", "last lines of the script's standard error in mails of its end")
+        .on(B)
+        .sbatch_env(&["SBATCH_MAIL_LINES"]),
     opt("mail-type", "type", "events to send mail for"),
     opt("mail-user", "user", "who gets the mail"),
     opt("mcs-label", "label", "label of the job's security group (MCSPlugin)"),

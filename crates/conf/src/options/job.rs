@@ -12,7 +12,7 @@ use super::values::{self, number};
 use super::{OptionError, values::time};
 use crate::value::{self, DurationLimit};
 use muster_model::job_class::JobClass;
-use muster_model::mail::MailOptions;
+use muster_model::mail::{MAIL_LINES_MAX, MailOptions};
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::spec::{JobKind, JobSpec, StdioSpec};
 use muster_model::time::{TimeLimit, Timestamp};
@@ -302,10 +302,29 @@ fn mail(chosen: &ChosenOptions) -> Result<Option<MailOptions>, OptionError> {
         let forms = "a list of events such as END,FAIL";
         return Err(OptionError::bad_value("mail-type", kind, forms));
     }
+    let lines = mail_lines(chosen)?;
+    if lines.is_some() && kind.is_none() {
+        return Err(OptionError::invalid("--mail-lines needs --mail-type")
+            .with_hint("such as --mail-type=FAIL"));
+    }
     Ok((kind.is_some() || user.is_some()).then(|| MailOptions {
         types: kind.unwrap_or_default().to_owned(),
         user: user.unwrap_or_default().to_owned(),
+        lines,
     }))
+}
+
+/// `--mail-lines`; 0 takes back what a script or the environment asks for.
+fn mail_lines(chosen: &ChosenOptions) -> Result<Option<u16>, OptionError> {
+    let Some(text) = chosen.value("mail-lines") else {
+        return Ok(None);
+    };
+    let lines = text.parse().ok().filter(|n| *n <= MAIL_LINES_MAX);
+    let lines: u16 = lines.ok_or_else(|| {
+        let forms = format!("a number of lines up to {MAIL_LINES_MAX}");
+        OptionError::bad_value("mail-lines", text, &forms)
+    })?;
+    Ok(Some(lines).filter(|n| *n > 0))
 }
 
 fn no_kill(chosen: &ChosenOptions) -> Result<bool, OptionError> {

@@ -246,6 +246,7 @@ pub(super) fn release(draft: &mut Draft<'_>, id: JobId, position: u32) {
             state,
             usage: ResourceUsage::default(),
             cancelled_by: cancelled_by.filter(|_| step != StepNo::EXTERN),
+            last_lines: None,
         });
         draft.emit(Event::StepEnded { id, step, end });
     }

@@ -14,6 +14,7 @@ use muster_model::grid_engine::is_marked;
 use muster_model::ids::{JobAttempt, JobId, NodeIdx, StepNo};
 use muster_model::job::{ExitStatus, Job, JobState, Phase, Reason, Step, StepEnd};
 use muster_model::limits::{LAUNCH_FAILURES_MAX, TEXT_BYTES_MAX};
+use muster_model::mail::last_lines;
 use muster_model::node::{NodeInfo, NodeLink, NodeReason};
 use muster_model::spec::JobKind;
 use muster_model::visible_text::make_visible;
@@ -103,10 +104,15 @@ pub(super) fn decide_node_report(draft: &mut Draft<'_>, idx: NodeIdx, command: &
             let known = with_steps(draft, idx, JobAttempt::new(*job, *attempt))
                 .is_some_and(|job| job.steps.iter().any(|s| s.step == *step));
             if known {
+                // Lines are of the script.
+                let end = Box::new(StepEnd {
+                    last_lines: None,
+                    ..(**end).clone()
+                });
                 draft.emit(Event::StepEnded {
                     id: *job,
                     step: *step,
-                    end: end.clone(),
+                    end,
                 });
             }
         }
@@ -233,11 +239,20 @@ fn batch_ended(
         job.phase(),
         job.steps.iter().any(|s| s.step == StepNo::BATCH),
     );
+    // The node was asked for these lines, or says what nobody wants to know.
+    let wanted = job.spec.mail.as_ref().and_then(|mail| mail.lines);
+    let lines = wanted.and_then(|wanted| {
+        let lines = last_lines(end.last_lines.as_deref()?, wanted);
+        (!lines.is_empty()).then(|| lines.to_owned())
+    });
     if runs {
         draft.emit(Event::StepEnded {
             id,
             step: StepNo::BATCH,
-            end: Box::new(end.clone()),
+            end: Box::new(StepEnd {
+                last_lines: lines,
+                ..end.clone()
+            }),
         });
     }
     launched(draft, idx);

@@ -21,6 +21,7 @@ use muster_model::limits::{
     JOB_PARTITIONS_MAX, LICENSE_ALTERNATIVES_MAX, NAME_BYTES_MAX, PATH_BYTES_MAX, SIGNAL_MAX,
     TEXT_BYTES_MAX,
 };
+use muster_model::mail::{MAIL_LINES_MAX, MailOptions};
 use muster_model::mcs::MCS_LABEL;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::AccessRequest;
@@ -83,6 +84,24 @@ pub(super) fn submit(
         lines: Vec::new(),
         name: None,
     }))
+}
+
+/// Checks `--mail-lines`.
+fn check_mail_lines(mail: Option<&MailOptions>) -> Result<(), Refusal> {
+    let Some(MailOptions {
+        types,
+        lines: Some(lines),
+        ..
+    }) = mail
+    else {
+        return Ok(());
+    };
+    let why = match (types.is_empty(), *lines <= MAIL_LINES_MAX) {
+        (false, true) => return Ok(()),
+        (true, _) => "--mail-lines needs --mail-type".to_owned(),
+        (false, false) => format!("--mail-lines={lines}: the limit is {MAIL_LINES_MAX}"),
+    };
+    Err(Refusal::new(RefusalCode::InvalidValue, why))
 }
 
 /// Keeps scripts and contexts that the specifications name and that are not known yet.
@@ -455,6 +474,7 @@ fn check_texts(config: &ClusterConfig, spec: &mut JobSpec) -> Result<(), Refusal
     for (what, text) in names {
         one_line(what, text.map_or("", String::as_str), NAME_BYTES_MAX)?;
     }
+    check_mail_lines(mail.as_ref())?;
     let class = class.as_ref().map_or("", |class| &class.name);
     one_line("--class", class, CLASS_NAME_BYTES_MAX)?;
     too_long("--job-name", name, NAME_BYTES_MAX)?;

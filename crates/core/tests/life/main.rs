@@ -20,6 +20,7 @@ mod labels;
 mod launching;
 mod limit_use;
 mod limits_at_submission;
+mod mail_lines;
 mod mutation;
 mod nodes;
 mod other_clusters;

@@ -194,6 +194,7 @@ pub(crate) fn step_end(at: Timestamp, exit: ExitStatus) -> StepEnd {
         },
         usage: ResourceUsage::default(),
         cancelled_by: None,
+        last_lines: None,
     }
 }
 

@@ -27,6 +27,8 @@ pub(super) struct JobMail {
     pub(super) array: Option<ArrayOutcome>,
     /// Position of the journal from which accounting has the use of the run.
     pub(super) position: Position,
+    /// The last lines of the script's standard error, in a mail of an end for which the job asks for them.
+    pub(super) last_lines: Option<String>,
 }
 
 /// The part of a job's life at which a mail is sent.
@@ -56,7 +58,8 @@ impl JobMail {
 
     /// Bytes that it takes.
     pub(super) fn bytes(&self) -> usize {
-        size_of::<JobMail>() + self.subject.len() + self.word.len() + env_bytes(&self.env)
+        let lines = self.last_lines.as_ref().map_or(0, String::len);
+        size_of::<JobMail>() + self.subject.len() + self.word.len() + env_bytes(&self.env) + lines
     }
 }
 
@@ -307,6 +310,7 @@ fn named(id: JobId, name: &str, array: &ArrayRole, state: JobState, word: &str) 
         ran_ms: None,
         array: None,
         position: 0,
+        last_lines: None,
     }
 }
 

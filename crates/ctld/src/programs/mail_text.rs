@@ -12,6 +12,8 @@ use muster_proto::acct::efficiency::{duration, memory};
 
 /// Bytes of a text that a user chooses.
 const VALUE_BYTES_MAX: usize = 512;
+/// Bytes of a line of output: mail has lines of 998 bytes at most.
+const LAST_LINE_BYTES_MAX: usize = 900;
 /// Width of the names.
 const NAME_WIDTH: usize = 15;
 
@@ -43,6 +45,9 @@ pub(super) fn text(job: &ProgramJob, mail: &JobMail, cluster: &str, used: JobUse
     add_times(&mut lines, job, mail);
     add_resources(&mut lines, job);
     add_use(&mut lines, used);
+    if let Some(last) = &mail.last_lines {
+        add_last_lines(&mut lines, job, last);
+    }
     lines.text
 }
 
@@ -169,6 +174,23 @@ fn add_use(lines: &mut MailLines, used: JobUse) {
     }
 }
 
+/// The last lines of the script's standard error, each indented: none is taken for a line of the mail's own.
+fn add_last_lines(lines: &mut MailLines, job: &ProgramJob, last: &str) {
+    let stream = match job.spec.stdio.stderr {
+        Some(_) => "standard error",
+        None => "output",
+    };
+    lines
+        .text
+        .push_str(&format!("\nLast lines of the script's {stream}:\n\n"));
+    for line in last.lines() {
+        let shown = visible(line);
+        let line = beginning(&shown, LAST_LINE_BYTES_MAX);
+        let dots = if line.len() < shown.len() { "..." } else { "" };
+        lines.text.push_str(&format!("    {line}{dots}\n"));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -207,6 +229,25 @@ mod tests {
         job.exit = ExitStatus { code: 3, signal: 0 };
         job.end_time = Some(Timestamp::from_unix_s(1075));
         job
+    }
+
+    #[test]
+    fn last_lines_are_indented_and_harmless() {
+        let job = failed("calc");
+        let state = State::default();
+        let at = Timestamp::from_unix_s(1075);
+        let mut mail = JobMails::default()
+            .on(&state, &job, &ending(&job), at)
+            .remove(0);
+        let long = "x".repeat(2000);
+        mail.last_lines = Some(format!("a\tb\n.\nTo: eve\r\n\u{1b}[2J\0\n{long}\n"));
+        let whole = text(&ProgramJob::of(&state, &job), &mail, "c", JobUse::None);
+        let (_, lines) = whole
+            .split_once("\nLast lines of the script's output:\n\n")
+            .unwrap();
+        let cut = "x".repeat(LAST_LINE_BYTES_MAX);
+        let expected = format!("    a b\n    .\n    To: eve\n    ?[2J?\n    {cut}...\n");
+        assert_eq!(lines, expected);
     }
 
     fn text_of(job: &Job, event: &Event, used: JobUse) -> String {

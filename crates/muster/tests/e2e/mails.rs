@@ -123,3 +123,105 @@ fn a_mail_of_an_end_outlives_the_controller() {
     assert!(has_line(&mail, "State", "CANCELLED by uid 0"), "{mail}");
     assert!(has_line(&mail, "CPU use", ""), "{mail}");
 }
+
+/// The lines of a mail after its heading for them.
+fn last_lines(mail: &str) -> Option<Vec<&str>> {
+    let (_, lines) = mail.split_once("\nLast lines of the script's ")?;
+    let (_, lines) = lines.split_once("\n\n")?;
+    let lines: Vec<&str> = lines.trim_end_matches("END\n").lines().collect();
+    assert!(lines.iter().all(|line| line.starts_with("    ")), "{mail}");
+    Some(lines.into_iter().map(str::trim_start).collect())
+}
+
+#[test]
+fn a_mail_has_the_last_lines_of_standard_error() {
+    let c = Cluster::start(1, 2);
+    write_mails(&c);
+    let submit = |options: &str, script: &str| {
+        let dir = c.path("").display().to_string();
+        let job = c.sbatch(&format!(
+            "-D {dir} --mail-type=END,FAIL {options} -o /dev/null --wrap '{script}'"
+        ));
+        mail_of(&c, job)
+    };
+    let mail = submit(
+        "--mail-lines=2 -e err.%j",
+        "for n in 1 2 3; do echo line $n >&2; done; exit 1",
+    );
+    assert!(has_line(&mail, "State", "FAILED"), "{mail}");
+    assert!(
+        mail.contains("\nLast lines of the script's standard error:\n"),
+        "{mail}"
+    );
+    assert_eq!(last_lines(&mail), Some(vec!["line 2", "line 3"]));
+    let mail = submit("-e err.%j", "echo nobody asked >&2");
+    assert_eq!(last_lines(&mail), None, "{mail}");
+    let mail = submit("--mail-lines=3 -e err.%j", "true");
+    assert_eq!(last_lines(&mail), None, "it wrote nothing: {mail}");
+    // One that is ended by others, and whose file is that of standard output.
+    let job = c.sbatch(&format!(
+        "--mail-type=END --mail-lines=9 -o {} --wrap 'echo begun; exec sleep 1000'",
+        c.path("out").display()
+    ));
+    c.until("it runs", || {
+        std::fs::read_to_string(c.path("out")).is_ok_and(|text| text == "begun\n")
+    });
+    c.ok(&format!("scancel {job}"));
+    let mail = mail_of(&c, job);
+    let lines = last_lines(&mail).unwrap();
+    assert_eq!(lines[0], "begun");
+    assert!(lines[1].contains("CANCELLED"), "{mail}");
+    // As a line of the script.
+    let script = c.path("script");
+    let text = "#!/bin/sh\n#SBATCH --mail-type=END --mail-lines=1 -o own.%j\necho one; echo two\n";
+    std::fs::write(&script, text).unwrap();
+    let dir = c.path("").display().to_string();
+    let job = c.sbatch(&format!("-D {dir} {}", script.display()));
+    assert_eq!(last_lines(&mail_of(&c, job)), Some(vec!["two"]));
+    let refused = c.run("sbatch --mail-lines=3 --wrap true").err;
+    assert!(
+        refused.contains("--mail-lines needs --mail-type"),
+        "{refused}"
+    );
+    let refused = c
+        .run("sbatch --mail-type=END --mail-lines=101 --wrap true")
+        .err;
+    assert!(refused.contains("--mail-lines"), "{refused}");
+}
+
+/// Jobs put other things where their standard error was; nothing of these is read, and nothing is waited for.
+#[test]
+fn a_mail_has_no_lines_of_other_files() {
+    let c = Cluster::start(1, 2);
+    write_mails(&c);
+    let dir = c.path("").display().to_string();
+    std::fs::write(c.path("secret"), "secret\n").unwrap();
+    let of = |name: &str, command: &str| {
+        let job = c.sbatch(&format!(
+            "-D {dir} --mail-type=END --mail-lines=5 -o /dev/null -e {name} --wrap '{command}'"
+        ));
+        mail_of(&c, job)
+    };
+    for (name, command) in [
+        ("fifo", "rm fifo; mkfifo fifo"),
+        ("link", "rm link; ln -s secret link"),
+        ("shadow", "rm shadow; ln -s /etc/shadow shadow"),
+        ("dir", "rm dir; mkdir dir"),
+        ("gone", "rm gone"),
+        ("/dev/zero", "true"),
+    ] {
+        let mail = of(name, command);
+        assert!(has_line(&mail, "State", "COMPLETED"), "{mail}");
+        assert_eq!(last_lines(&mail), None, "{name}: {mail}");
+    }
+    let mail = of("holes", "truncate -s 10G holes; echo last >>holes");
+    let lines = last_lines(&mail).unwrap();
+    assert_eq!(lines.len(), 1, "{mail}");
+    assert!(mail.len() < 8 << 10, "{}", mail.len());
+    let mail = of(
+        "binary",
+        "printf \"a\\n.\\nTo: eve\\r\\n\\033[2J\\377\\000\\n\" >&2",
+    );
+    let lines = last_lines(&mail).unwrap();
+    assert_eq!(lines, ["a", ".", "To: eve", "?[2J\u{fffd}?"], "{mail}");
+}

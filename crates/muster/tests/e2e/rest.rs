@@ -3,6 +3,7 @@
 mod changes;
 mod commands;
 mod events;
+mod listening;
 mod long;
 mod own_paths;
 mod shapes;

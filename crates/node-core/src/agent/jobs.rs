@@ -11,8 +11,7 @@ use minicbor::bytes::ByteVec;
 use muster_model::command::SignalScope;
 use muster_model::effect::TerminateReason;
 use muster_model::ids::{AttemptStep, JobAttempt, StepNo};
-use muster_model::job::{ExitStatus, JobState, ResourceUsage, StepEnd};
-use muster_model::time::Timestamp;
+use muster_model::job::{ExitStatus, JobState, StepEnd};
 use muster_proto::address::Address;
 use muster_proto::node::{JobGrant, Order, Orders, Report};
 use std::rc::Rc;
@@ -82,7 +81,18 @@ impl Agent {
                 usage,
                 end,
                 oom_kills,
-            } => self.batch_ended(attempt, status, usage, (end, oom_kills > 0)),
+                last_lines,
+            } => {
+                let end = StepEnd {
+                    end_time: end,
+                    exit: exit_status(status),
+                    state: end_state(exit_status(status)),
+                    usage,
+                    cancelled_by: None,
+                    last_lines,
+                };
+                self.batch_ended(attempt, end, oom_kills > 0);
+            }
             LauncherEvent::LaunchFailed {
                 attempt,
                 error,
@@ -172,22 +182,8 @@ impl Agent {
             .stepd_started(&mut self.state, attempt, step, Ok(listening));
     }
 
-    fn batch_ended(
-        &mut self,
-        attempt: JobAttempt,
-        status: i32,
-        mut usage: ResourceUsage,
-        (at, was_killed): (Timestamp, bool),
-    ) {
-        let exit = exit_status(status);
-        usage.set_node(&self.state.node.config.name);
-        let mut end = StepEnd {
-            end_time: at,
-            exit,
-            state: end_state(exit),
-            usage,
-            cancelled_by: None,
-        };
+    fn batch_ended(&mut self, attempt: JobAttempt, mut end: StepEnd, was_killed: bool) {
+        end.usage.set_node(&self.state.node.config.name);
         let oom = self
             .steps
             .samples

@@ -64,7 +64,10 @@ fn bytes_of(report: &Report) -> usize {
         Report::LaunchFailed { error, .. } | Report::NodeFault { error } => {
             REPORT_BYTES + error.len()
         }
-        Report::BatchEnded { .. } | Report::Released | Report::Vanished => REPORT_BYTES,
+        Report::BatchEnded { end, .. } => {
+            REPORT_BYTES + end.last_lines.as_ref().map_or(0, String::len)
+        }
+        Report::Released | Report::Vanished => REPORT_BYTES,
         Report::StepStarted(_) | Report::StepEnded { .. } => {
             step_bytes(report).unwrap_or(REPORT_BYTES)
         }

@@ -93,6 +93,7 @@ pub(super) fn lost(now: Timestamp) -> StepEnd {
         state: JobState::Failed,
         usage: ResourceUsage::default(),
         cancelled_by: None,
+        last_lines: None,
     }
 }
 
@@ -107,6 +108,8 @@ pub struct ScriptEnd {
     pub end: Timestamp,
     /// Processes that the kernel ended for want of memory.
     pub oom_kills: u64,
+    /// The last lines of its standard error; they are on no record.
+    pub last_lines: Option<String>,
 }
 
 impl ScriptEnd {
@@ -118,6 +121,7 @@ impl ScriptEnd {
             usage: self.usage,
             end: self.end,
             oom_kills: self.oom_kills,
+            last_lines: self.last_lines,
         }
     }
 }

@@ -168,6 +168,8 @@ pub enum Event {
     RecordsRewritten(Result<(), String>),
     /// To [`Action::LookUpGroups`]; only the primary one where they cannot be found out.
     GroupsFound(UserAccount, Vec<u32>),
+    /// To [`Action::ReadLastLines`]: the end of the file, as the job's user could read it.
+    LastLinesRead(JobAttempt, Vec<u8>),
     /// To [`Action::Measure`]: nothing if it failed.
     Measured(u64, Option<Vec<u8>>),
     /// To [`Action::FindLeftovers`].
@@ -344,6 +346,8 @@ pub enum Timer {
     LookUp(UserAccount),
     /// A measurement is late.
     Measurement(u64),
+    /// The process that reads the last lines of a script's standard error is late.
+    LastLines(JobAttempt),
     /// More signals wait than a wake-up delivers.
     Signals,
     /// `HealthCheckProgram` is run.
@@ -530,6 +534,21 @@ pub enum Action {
         /// The file of the job's mount namespace.
         namespace: Option<PathBuf>,
     },
+    /// Read the last lines of a script's standard error, as its user, which may not come to its end.
+    ReadLastLines {
+        /// The job.
+        attempt: JobAttempt,
+        /// The user.
+        user: Rc<ProcessIdentity>,
+        /// The job's working directory.
+        work_dir: String,
+        /// The file.
+        path: String,
+        /// The file of the job's mount namespace.
+        namespace: Option<PathBuf>,
+    },
+    /// Kill the process that does so.
+    StopLastLines(JobAttempt),
     /// Start a program of the site.
     StartSiteProgram {
         /// The program.

@@ -1,6 +1,7 @@
 //! The launcher's record of a job.
 
 use super::context::Context;
+use super::end::ScriptEnd;
 use super::phase::NodeJobPhase;
 use super::step_process::{ConnectedStepd, Placing, StepProcess};
 use crate::messages::{LauncherEvent, ProcessIdentity, StepOrder};
@@ -48,6 +49,8 @@ pub(super) struct JobEntry {
     pub(super) early_step_signals: Vec<EarlyStepSignal>,
     /// A step of it was here.
     pub(super) has_had_step: bool,
+    /// End of its script, while the last lines of its standard error are read.
+    pub(super) unread_end: Option<ScriptEnd>,
     /// End of its script, or why it did not start.
     pub(super) outcome: Option<LauncherEvent>,
     pub(super) steps: BTreeMap<StepNo, StepProcess>,
@@ -165,6 +168,7 @@ impl JobEntry {
     pub(super) fn is_busy(&self) -> bool {
         self.script.is_some()
             || self.is_starting
+            || self.unread_end.is_some()
             || self.program != Program::None
             || !self.writers.is_empty()
             || !self.removers.is_empty()

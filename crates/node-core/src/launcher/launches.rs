@@ -5,6 +5,7 @@ use super::Move;
 use super::daemons::StepDaemons;
 use super::end::ScriptEnd;
 use super::interface::{self, Action, MessageKind};
+use super::last_lines;
 use super::programs::Programs;
 use super::records::Fault;
 use super::scripts::Scripts;
@@ -66,9 +67,24 @@ impl Launches {
             usage,
             end: state.now.wall,
             oom_kills,
+            last_lines: None,
         };
         state.records.ended(attempt, &ended);
-        self.finish(state, attempt, ended.event(attempt));
+        if let Some(ended) = last_lines::begin(state, attempt, ended) {
+            self.finish(state, attempt, ended.event(attempt));
+        }
+    }
+
+    /// The last lines of a script's standard error were read, or cannot be.
+    pub(super) fn last_lines_read(
+        &mut self,
+        state: &mut LauncherState,
+        attempt: JobAttempt,
+        bytes: &[u8],
+    ) {
+        if let Some(ended) = last_lines::end(state, attempt, bytes) {
+            self.finish(state, attempt, ended.event(attempt));
+        }
     }
 
     pub(super) fn fail(

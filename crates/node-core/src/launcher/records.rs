@@ -426,6 +426,7 @@ impl LauncherRecords {
             usage: u,
             end,
             oom_kills,
+            ..
         }: &ScriptEnd,
     ) {
         self.line(
@@ -605,6 +606,7 @@ fn apply(entry: &mut RecordedAttempt, kind: &str, rest: &str) {
                 usage,
                 end: Timestamp(number(7)),
                 oom_kills: unsigned(8),
+                last_lines: None,
             });
         }
         "F" => {
@@ -656,11 +658,8 @@ mod tests {
 
     fn end_of_a_step() -> muster_model::job::StepEnd {
         muster_model::job::StepEnd {
-            end_time: Timestamp(5),
             exit: muster_model::job::ExitStatus { code: 3, signal: 0 },
-            state: muster_model::job::JobState::Failed,
-            usage: ResourceUsage::default(),
-            cancelled_by: None,
+            ..muster_model::job::StepEnd::never_ran(Timestamp(5))
         }
     }
 
@@ -714,6 +713,7 @@ mod tests {
             usage,
             end: Timestamp(99),
             oom_kills: 2,
+            last_lines: None,
         };
         records.ended(attempt_of(1), &end);
         records.forgotten(attempt_of(2));

@@ -5,6 +5,7 @@ mod actions;
 mod dismissed;
 mod early_signals;
 mod floods;
+mod last_lines;
 mod random;
 mod scenarios;
 mod tmp_dirs;
@@ -200,6 +201,8 @@ struct World {
     messages: Vec<usize>,
     /// Signals that step daemons keep until their tasks run.
     later_signals: Vec<u32>,
+    /// Files whose last lines are being read.
+    read: Vec<(JobAttempt, String)>,
     /// Limits that step daemons got, by their processes.
     limits: Vec<(i32, Option<u64>)>,
     /// Jobs of which the controller knows how they ended.
@@ -259,6 +262,7 @@ impl World {
             signals_for_steps_too: Vec::new(),
             messages: Vec::new(),
             later_signals: Vec::new(),
+            read: Vec::new(),
             limits: Vec::new(),
             forgotten: BTreeSet::new(),
             prologs: 0,
@@ -574,6 +578,7 @@ impl World {
         self.processes.values_mut().for_each(|p| p.is_child = false);
         self.timers.clear();
         self.look_ups.clear();
+        self.read.clear();
         self.watched.clear();
         self.events.clear();
         self.new_steps.clear();

@@ -246,6 +246,9 @@ pub enum LauncherEvent {
         #[n(4)]
         #[cbor(default)]
         oom_kills: u64,
+        /// The last lines of its standard error, if its job asks for them.
+        #[n(5)]
+        last_lines: Option<String>,
     },
     /// The batch script could not be started.
     #[n(2)]

@@ -81,6 +81,7 @@ impl Step {
             state,
             usage,
             cancelled_by: None,
+            last_lines: None,
         }
     }
 }

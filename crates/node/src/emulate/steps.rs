@@ -375,6 +375,7 @@ fn end(well: bool) -> StepEnd {
         },
         usage: ResourceUsage::default(),
         cancelled_by: None,
+        last_lines: None,
     }
 }
 

@@ -2,9 +2,10 @@
 //! events. It decides nothing itself.
 
 use super::containers::{self, Namespace};
-use super::files::Message;
+use super::files::{LastLines, Message};
 use super::membership::Membership;
 use super::output::Output;
+use super::questions::{About, QueryProcess};
 use super::record_file::{self, RecordFile};
 use super::script_start::ScriptStarter;
 use super::scripts::Scripts;
@@ -37,7 +38,7 @@ use muster_node_core::stepd_reuse::result_path;
 use nix::unistd::geteuid;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
-use std::io::{self, Read as _};
+use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -47,41 +48,6 @@ mod tests;
 
 /// Interval between checks whether killed processes have left their jobs' groups, milliseconds.
 const GROUPS_WAIT_MS: i32 = 5;
-/// Maximum answer of a look-up or a measurement: the largest message that the agent receives.
-const ANSWER_MAX: usize = muster_model::limits::FRAME_BYTES_MAX / 2;
-
-/// A process whose answer is awaited.
-struct QueryProcess {
-    pid: i32,
-    answer: UnixStream,
-    bytes: Vec<u8>,
-    about: About,
-}
-
-/// The question that it answers.
-#[derive(Clone, PartialEq, Eq)]
-enum About {
-    Groups(UserAccount),
-    Measurement(u64),
-}
-
-impl QueryProcess {
-    /// Receives available bytes; returns whether the answer is complete.
-    fn read(&mut self) -> bool {
-        let mut chunk = [0; 4 << 10];
-        loop {
-            match self.answer.read(&mut chunk) {
-                Ok(n) if n > 0 && self.bytes.len() + n <= ANSWER_MAX => {
-                    self.bytes.extend_from_slice(&chunk[..n]);
-                }
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return false,
-                _ => return true,
-            }
-        }
-    }
-}
-
 /// The object to which a polled descriptor belongs.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Source {
@@ -320,6 +286,26 @@ impl LauncherExecutor {
                 self.events
                     .push_back(Event::MessageStarted(attempt, kind, started));
             }
+            Action::ReadLastLines {
+                attempt,
+                user,
+                work_dir,
+                path,
+                namespace,
+            } => {
+                let order = LastLines { work_dir, path };
+                let started = Namespace::open(namespace.as_deref())
+                    .and_then(|namespace| order.start(&user, &namespace));
+                match started {
+                    Ok(started) => self.ask(started, About::LastLines(attempt)),
+                    Err(e) => {
+                        eprintln!("job {}: its last lines cannot be read: {e}", attempt.job);
+                        self.events
+                            .push_back(Event::LastLinesRead(attempt, Vec::new()));
+                    }
+                }
+            }
+            Action::StopLastLines(attempt) => self.drop_question(&About::LastLines(attempt)),
             Action::StartSiteProgram { kind, program, env } => {
                 let started = programs::start_of_site(&program, &env);
                 let started = started.map_err(|e| e.to_string());
@@ -605,6 +591,7 @@ impl LauncherExecutor {
                 Event::GroupsFound(account, groups)
             }
             About::Measurement(id) => Event::Measured(id, Some(bytes)),
+            About::LastLines(attempt) => Event::LastLinesRead(attempt, bytes),
         });
     }
 

@@ -194,6 +194,13 @@ impl LauncherExecutor<'_> {
                 };
                 self.answer(node, Event::MessageStarted(attempt, kind, started));
             }
+            Action::ReadLastLines { attempt, .. } => {
+                // Some are never read.
+                if !self.world.random.one_in(4) {
+                    self.answer(node, Event::LastLinesRead(attempt, b"line\n".to_vec()));
+                }
+            }
+            Action::StopLastLines(_) => {}
             Action::StartSiteProgram { kind, .. } => {
                 let started = Ok(self.start_helper(node));
                 self.answer(node, Event::SiteProgramStarted(kind, started));

@@ -308,7 +308,7 @@ pub(super) fn set_mail_mask(description: &mut Description, value: Value) -> Resu
     let mask = take_number(value)?.unwrap_or_default();
     let set = MAILS.iter().filter(|(bit, ..)| mask & bit != 0);
     let types = set.map(|(.., word)| *word).collect::<Vec<_>>().join(",");
-    let user = description.spec.mail.take().unwrap_or_default().user;
-    description.spec.mail = MailOptions::of_texts(types, user);
+    let mail = description.spec.mail.take();
+    description.spec.mail = MailOptions::changed(mail, |mail| mail.types = types);
     Ok(())
 }

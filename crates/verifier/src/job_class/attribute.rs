@@ -92,7 +92,7 @@ fn file(spec: &JobSpec, pattern: Option<&String>, is_given: bool) -> Option<Stri
 }
 
 fn mail(spec: &JobSpec) -> Option<(String, String)> {
-    let MailOptions { types, user } = spec.mail.as_ref()?;
+    let MailOptions { types, user, .. } = spec.mail.as_ref()?;
     let letters = [("BEGIN", 'b'), ("END", 'e'), ("FAIL", 'a')];
     let words: Vec<String> = types
         .split(',')

@@ -449,7 +449,7 @@ fn files(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: RecordStyle) {
         put!(out, "{key}={text}");
     }
     let is_sent = |kinds: &str| !kinds.is_empty() && !kinds.eq_ignore_ascii_case("NONE");
-    if let Some(MailOptions { types, user }) =
+    if let Some(MailOptions { types, user, lines }) =
         spec.mail.as_ref().filter(|mail| is_sent(&mail.types))
     {
         style.newline(out);
@@ -460,6 +460,9 @@ fn files(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: RecordStyle) {
             (user, _) => out.push_str(user),
         }
         put!(out, " MailType={}", mail_types(types));
+        if let Some(lines) = lines {
+            put!(out, " MailLines={lines}");
+        }
     }
     // Slurm's record ends in a line of three blanks.
     style.newline(out);

@@ -111,6 +111,10 @@ impl World {
                 self.events
                     .push_back(Event::MessageStarted(attempt, kind, started));
             }
+            Action::ReadLastLines { attempt, path, .. } => {
+                self.read.push((attempt, path));
+            }
+            Action::StopLastLines(attempt) => self.read.retain(|(of, _)| *of != attempt),
             Action::RemoveDirs { attempt, .. } => {
                 let started = self.spawn(Kind::Helper);
                 let started = started.map(|pid| Event::RemovalStarted(attempt, pid));
