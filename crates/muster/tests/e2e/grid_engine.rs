@@ -355,7 +355,7 @@ fn jobs_are_held_changed_suspended_and_submitted_again() {
     for slots in [4, 2] {
         assert_eq!(
             c.ok(&format!("qalter -pe smp {slots} 2")),
-            "modified parallel environment of job 2"
+            "modified parallel environment of job 2\nmodified slot range of job 2"
         );
         let detail = c.ok("qstat -j 2");
         let range = format!("environment:  smp range: {slots}\n");
