@@ -168,8 +168,8 @@ fn finish(
             job.print(&mut text, ctx);
         }
     }
-    // Records are followed by the sums where an option says of what.
-    if !parsed.has("j") || COLUMNS.iter().any(|own| own.is_asked_for(parsed)) {
+    // Records of all jobs are followed by the sums.
+    if wanted.is_empty() {
         text.push_str(&summary(parsed, jobs));
     }
     crate::listing::print(&text);

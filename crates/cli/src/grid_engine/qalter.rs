@@ -326,7 +326,10 @@ fn update(
                 let asked = (marks::HOLD_JID.to_owned(), request.hold_jid.join(","));
                 update.shown.push(asked);
             }
-            "job id hold list"
+            match request.hold_jid.is_empty() {
+                true => "job id hold array list",
+                false => "job id hold list",
+            }
         }
         "m" => {
             let events = super::submission::mail(request).unwrap_or_else(|| "NONE".to_owned());

@@ -123,12 +123,12 @@ fn requests_mail_files_and_predecessors_are_changed() {
         ("-i in", "stdin path list", &["/in"]),
         (
             "-hold_jid_ad ARRAY",
-            "job id predecessor list",
+            "job id hold array list",
             &["Dependency=aftercorr:"],
         ),
         (
             "-hold_jid FIRST",
-            "job id predecessor list",
+            "job id hold list",
             &["afterany:1", "aftercorr:"],
         ),
     ] {
