@@ -35,7 +35,7 @@ mod sync;
 
 use crate::options::Spec;
 use crate::say;
-use arguments::{OperandPosition, Parsed};
+use arguments::{OperandPosition, Parsed, UsageError};
 use muster_conf::grid_engine::fits;
 use std::process::ExitCode;
 
@@ -99,6 +99,10 @@ fn run_command(
 ) -> ExitCode {
     let parsed = match arguments::parse(spec, args, OperandPosition::Mixed) {
         Ok(parsed) => parsed,
+        // Grid Engine's qalter reads its options as qsub does.
+        Err(wrong @ UsageError::Usage(_)) if spec.name == "qalter" => {
+            return fail(wrong.text(), 2);
+        }
         Err(wrong) => return fail(wrong.text(), 1),
     };
     if parsed.has("help") {

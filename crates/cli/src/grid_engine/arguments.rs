@@ -24,6 +24,8 @@ impl OptionArgument {
 pub(crate) struct Parsed {
     /// Options in order.
     pub(crate) options: Vec<OptionArgument>,
+    /// Options without effect.
+    pub(crate) ignored: Vec<&'static str>,
     /// Words that are no options.
     pub(crate) operands: Vec<String>,
 }
@@ -140,6 +142,7 @@ pub(crate) fn parse(
                 if warn && !informs {
                     crate::say::stderr(&format!("{name}: warning: {word} has no effect: {why}\n"));
                 }
+                parsed.ignored.push(option.name);
             }
             // With -help nothing is refused.
             OptionStatus::Refused(_) => {}

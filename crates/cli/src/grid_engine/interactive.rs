@@ -368,7 +368,8 @@ fn options(
         let signal = signal.strip_prefix("B:").unwrap_or(&signal);
         chosen.set("signal", Some(signal.to_owned()));
     }
-    submission::soft(request, &mapping, &client.endpoint.gres_types, &mut chosen)
+    let known = &client.endpoint.gres_types;
+    submission::soft(name, request, &mapping, known, &mut chosen)
         .map_err(|why| super::unable_to_run(&why))?;
     if let Some((pe, slots)) = &request.pe {
         if request.rule_of(pe, &mapping) != Some(AllocationRule::PeSlots) && slots.least() > 1 {

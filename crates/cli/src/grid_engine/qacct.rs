@@ -1,24 +1,32 @@
 //! qacct: what accounting knows of jobs that have ended.
 
 mod question;
+mod record;
 
 use super::arguments::{OptionArgument, Parsed};
-use super::{fail, fits, memory, run_command, selection, site, unreachable};
+use super::qstat::{matching, queues};
+use super::{fail, fits, run_command, selection, site, unreachable};
 use crate::connect::Client;
 use crate::listing::context::{Ctx, uid_of};
 use crate::listing::query;
 use crate::options::{HelpForm, Opt, Spec, flag, opt};
+use crate::people;
 use crate::zone::{self, LocalZone};
-use muster_conf::grid_engine::{Mapping, resources};
+use muster_conf::grid_engine::Mapping;
 use muster_conf::options::values::time;
 use muster_model::grid_engine as marks;
-use muster_model::job::{ExitStatus, JobState, ResourceUsage};
+use muster_model::job::{ExitStatus, JobState};
 use muster_model::time::Timestamp;
 use muster_node_core::signals::signal_text;
 use muster_proto::acct::AcctJob;
+use record::Record;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Read as _};
 use std::process::ExitCode;
+
+/// Longest line of an accounting file that is read as one.
+const LINE_BYTES_MAX: u64 = 1 << 20;
 
 /// qacct.
 pub(crate) static SPEC: Spec = Spec {
@@ -41,13 +49,21 @@ static OPTIONS: &[Opt] = &[
         .partly("all are of defaultdepartment"),
     opt("e", "time", "jobs started before"),
     flag("E", "the end of a job counts, not its start"),
-    opt("f", "file", "another accounting file")
-        .refused("there is no file; accounting is a database"),
+    opt(
+        "f",
+        "file",
+        "an accounting file of Grid Engine in place of accounting; - is standard input",
+    ),
     opt("g", "group", "jobs of this group").optional(),
     opt("h", "host", "jobs of this host").optional(),
     opt("j", "job", "jobs by number or name, all of each").optional(),
-    opt("l", "resources", "jobs with these requests").refused("use sacct"),
-    flag("m", "master tasks only").stored("a job has one record"),
+    opt(
+        "l",
+        "resources",
+        "jobs of queues that have these resources",
+    )
+    .partly("generic resources, features, licenses, memory, slots, h_rt, processors, names and architecture"),
+    flag("m", "master tasks only, of a file: a job of accounting has one record"),
     opt("o", "owner", "jobs of this user").optional(),
     opt("u", "owner", "as -o").optional(),
     opt("pe", "name", "jobs of parallel environments").optional(),
@@ -84,35 +100,60 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
     ctx.partitions = site::cluster(&mut client)
         .map_err(|e| unreachable(&e))?
         .partitions;
-    let fits = |job: &AcctJob| {
+    let queues = queues_with_resources(parsed, &mapping, &mut client)?;
+    let fits = |job: &Record| {
         let at = if parsed.has("E") { job.end } else { job.start };
         let in_window = at.is_some_and(|at| {
             window.0.is_none_or(|from| at >= from) && window.1.is_none_or(|to| at <= to)
         });
         let is_named = wanted.is_empty()
             || named.iter().any(|one| match one.job {
-                Some(id) => job.array.map_or(job.id, |task| task.array) == id || job.id == id,
+                Some(id) => job.number == id || job.own_number == id,
                 None => fits(&one.text, &job.name),
             });
-        let is_task = tasks.is_none_or(|tasks| job.array.is_some_and(|task| tasks.has(task.index)));
+        let is_task = tasks.is_none_or(|tasks| job.task.is_some_and(|task| tasks.has(task)));
+        let is_in_queue = queues.as_ref().is_none_or(|known| {
+            let instance = format!("{}@{}", job.queue, job.host);
+            known.contains(&instance)
+        });
         job.end.is_some()
             && job.start.is_some()
             && in_window
             && is_named
             && is_task
+            && is_in_queue
+            && !(parsed.has("m") && job.is_slave)
             && owner.has(job)
-            && fields_fit(parsed, job, &mapping, &ctx)
+            && fields_fit(parsed, job)
     };
     let mut jobs = Vec::new();
     let mut found = BTreeSet::new();
+    if let Some(path) = parsed.last("f") {
+        jobs.extend(of_file(path)?.into_iter().filter(fits));
+        return finish(parsed, &jobs, &named, &ctx);
+    }
     for query in question::queries(parsed, &named, window, &mapping, &ctx.partitions) {
         let answered = query::accounting_in_parts(&mut client, query, |part, _| {
-            let own = part.into_iter().filter(fits);
-            jobs.extend(own.filter(|job| found.insert((job.id, job.restarts))));
+            let new = part
+                .into_iter()
+                .filter(|job| found.insert((job.id, job.restarts)));
+            let own = new.map(|job| Record::of_job(&job, &mapping, &ctx));
+            jobs.extend(own.filter(fits));
         });
         answered.map_err(|e| unreachable(&e))?;
     }
     jobs.sort_by_key(|job| job.end);
+    finish(parsed, &jobs, &named, &ctx)
+}
+
+/// Prints jobs, or the sums of them.
+fn finish(
+    parsed: &Parsed,
+    jobs: &[Record],
+    named: &[selection::JobOperand],
+    ctx: &Ctx,
+) -> Result<ExitCode, ExitCode> {
+    let wanted = parsed.last("j").unwrap_or_default();
     let mut text = String::new();
     if parsed.has("j") {
         if jobs.is_empty() && !wanted.is_empty() {
@@ -123,16 +164,62 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
             };
             return Err(fail(&format!("error: job {what} {wanted} not found"), 1));
         }
-        for job in &jobs {
-            record(&mut text, job, &ctx, &mapping);
+        for job in jobs {
+            job.print(&mut text, ctx);
         }
     }
-    // Records are followed by the sums where an option says of what.
-    if !parsed.has("j") || COLUMNS.iter().any(|own| own.is_asked_for(parsed)) {
-        text.push_str(&summary(parsed, &jobs, &mapping, &ctx));
+    // Records of all jobs are followed by the sums.
+    if wanted.is_empty() {
+        text.push_str(&summary(parsed, jobs));
     }
     crate::listing::print(&text);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Names of the queues on hosts that have the resources of `-l`; none without it.
+fn queues_with_resources(
+    parsed: &Parsed,
+    mapping: &Mapping,
+    client: &mut Client,
+) -> Result<Option<Vec<String>>, ExitCode> {
+    if !parsed.has("l") {
+        return Ok(None);
+    }
+    let ctx = site::cluster(client).map_err(|e| unreachable(&e))?;
+    let mut known = queues::of_cluster(&ctx, mapping, &[]);
+    matching::choose(&mut known, parsed, mapping, client)?;
+    Ok(Some(known.iter().map(queues::Instance::name).collect()))
+}
+
+/// The jobs of an accounting file of Grid Engine, in its order; `-` is standard input. Lines that are none are left out.
+fn of_file(path: &str) -> Result<Vec<Record>, ExitCode> {
+    let opened: std::io::Result<Box<dyn BufRead>> = match path {
+        "-" => Ok(Box::new(std::io::stdin().lock())),
+        path => std::fs::File::open(path).map(|file| Box::new(BufReader::new(file)) as _),
+    };
+    let unable = |e: &std::io::Error| {
+        let why = e.raw_os_error().map_or_else(
+            || e.to_string(),
+            |number| nix::errno::Errno::from_raw(number).desc().to_owned(),
+        );
+        fail(&format!("{path}: {why}"), 1)
+    };
+    let mut reader = opened.map_err(|e| unable(&e))?;
+    let mut jobs = Vec::new();
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let mut bounded = reader.by_ref().take(LINE_BYTES_MAX);
+        if bounded
+            .read_until(b'\n', &mut line)
+            .map_err(|e| unable(&e))?
+            == 0
+        {
+            return Ok(jobs);
+        }
+        let text = String::from_utf8_lossy(&line);
+        jobs.extend(Record::of_line(text.trim_end()).filter(|_| !text.starts_with('#')));
+    }
 }
 
 /// The jobs that `-o` or `-u` selects, by owner.
@@ -154,11 +241,14 @@ impl Owner<'_> {
         }
     }
 
-    fn has(self, job: &AcctJob) -> bool {
+    fn has(self, job: &Record) -> bool {
         match self {
             Owner::Any => true,
-            Owner::Uid(uid) => job.uid == uid,
-            Owner::Named(pattern) => fits(pattern, &job.user),
+            Owner::Uid(uid) => match job.uid {
+                Some(own) => own == uid,
+                None => people::user_of_uid(uid).is_some_and(|user| user.name == job.owner),
+            },
+            Owner::Named(pattern) => fits(pattern, &job.owner),
         }
     }
 }
@@ -200,14 +290,14 @@ fn host(job: &AcctJob) -> String {
 }
 
 /// Whether a job has what the options say of its fields, but for the owner.
-fn fields_fit(parsed: &Parsed, job: &AcctJob, mapping: &Mapping, ctx: &Ctx) -> bool {
+fn fields_fit(parsed: &Parsed, job: &Record) -> bool {
     let mut columns = COLUMNS.iter().filter(|own| own.title != OWNER.title);
     columns.all(|column| match column.pattern(parsed) {
         None => true,
         Some(pattern) => {
-            let value = (column.value)(job, mapping, ctx);
+            let value = (column.value)(job);
             match pattern.split_once('@').filter(|_| column.options == ["q"]) {
-                Some((queue, at)) => fits(queue, &value) && fits(at, &host(job)),
+                Some((queue, at)) => fits(queue, &value) && fits(at, &job.host),
                 None => fits(pattern, &value),
             }
         }
@@ -243,11 +333,6 @@ fn granted_pe(job: &AcctJob) -> &str {
     pe.unwrap_or("NONE")
 }
 
-/// The number of the advance reservation that the job was of.
-fn reservation(job: &AcctJob) -> Option<u64> {
-    job.reservation.parse().ok()
-}
-
 /// The category of a job in Grid Engine's scheduler: the requests, in its order and with times in seconds.
 fn category(job: &AcctJob) -> String {
     let mut parts = Vec::new();
@@ -278,74 +363,11 @@ fn in_category(list: &str) -> String {
         .split(',')
         .map(|request| {
             let (name, value) = request.split_once('=').unwrap_or((request, "TRUE"));
-            let is_time = ["h_rt", "s_rt", "h_cpu", "s_cpu"].contains(&name);
-            let seconds = is_time.then(|| resources::time(name, Some(value)));
-            match seconds {
-                Some(Ok(Some(seconds))) => format!("{name}={seconds}"),
-                _ => format!("{name}={value}"),
-            }
+            format!("{name}={}", super::submission::in_seconds(name, value))
         })
         .collect();
     requests.sort();
     requests.join(",")
-}
-
-fn slots(job: &AcctJob) -> u32 {
-    job.ntasks.max(1)
-}
-
-/// The use of a job: seconds, largest resident memory of a task, that of all tasks of a step, GiB times seconds.
-struct Used {
-    wall_s: u64,
-    user_s: f64,
-    system_s: f64,
-    max_rss_kib: u64,
-    max_total_kib: u64,
-    gib_s: f64,
-    io_bytes: u64,
-    major_faults: u64,
-}
-
-fn used(job: &AcctJob) -> Used {
-    let mut sum = ResourceUsage::default();
-    let (mut max_total_kib, mut gib_s) = (0, 0.0);
-    for usage in job.steps.iter().filter_map(|step| step.usage.as_ref()) {
-        sum.add(usage);
-        max_total_kib = memory::total_kib(usage).max(max_total_kib);
-        gib_s += memory::gib_seconds(usage);
-    }
-    #[allow(clippy::cast_precision_loss)]
-    let seconds = |us: u64| us as f64 / 1e6;
-    let wall_ms = job
-        .end
-        .zip(job.start)
-        .map_or(0, |(end, start)| end.since_ms(start));
-    Used {
-        wall_s: wall_ms.saturating_sub(job.suspended_ms) / 1000,
-        user_s: seconds(sum.user_us),
-        system_s: seconds(sum.system_us),
-        max_rss_kib: sum.max_rss_kib,
-        max_total_kib,
-        gib_s,
-        io_bytes: sum.disk_read_bytes.saturating_add(sum.disk_write_bytes),
-        major_faults: sum.pages,
-    }
-}
-
-/// `4.746MB`.
-#[allow(clippy::cast_precision_loss)]
-fn size(bytes: u64) -> String {
-    amount(bytes as f64)
-}
-
-fn amount(mut amount: f64) -> String {
-    for unit in ["B", "KB", "MB", "GB"] {
-        if amount < 1024.0 {
-            return format!("{amount:.3}{unit}");
-        }
-        amount /= 1024.0;
-    }
-    format!("{amount:.3}TB")
 }
 
 /// Why a job failed, as Grid Engine numbers it.
@@ -375,90 +397,19 @@ fn exit_status(exit: ExitStatus) -> String {
     }
 }
 
-/// All of one job.
-fn record(text: &mut String, job: &AcctJob, ctx: &Ctx, mapping: &Mapping) {
-    let used = used(job);
-    let date = |at: Option<Timestamp>| {
-        at.map_or_else(
-            || "-/-".to_owned(),
-            |at| ctx.zoned(at).strftime("%a %b %e %H:%M:%S %Y").to_string(),
-        )
-    };
-    let (number, task) = match job.array {
-        Some(task) => (task.array, task.index.to_string()),
-        None => (job.id, "undefined".to_owned()),
-    };
-    text.push_str("==============================================================\n");
-    let wide = |value: &str| format!("{value:<20}");
-    let zero = wide("0");
-    let (arid, ar_sub_time) = match reservation(job) {
-        Some(number) => (wide(&number.to_string()), "undefined".to_owned()),
-        None => ("undefined".to_owned(), "undefined".to_owned()),
-    };
-    let rows = [
-        ("qname", wide(&queue(job, mapping, ctx))),
-        ("hostname", wide(&host(job))),
-        ("group", wide(&job.group)),
-        ("owner", wide(&job.user)),
-        ("project", wide(project(job))),
-        ("department", wide(DEPARTMENT)),
-        ("jobname", wide(&job.name)),
-        ("jobnumber", wide(&number.to_string())),
-        ("taskid", task),
-        ("account", wide(account(job))),
-        ("priority", zero.clone()),
-        ("qsub_time", date(Some(job.submit))),
-        ("start_time", date(job.start)),
-        ("end_time", date(job.end)),
-        ("granted_pe", wide(granted_pe(job))),
-        ("slots", wide(&slots(job).to_string())),
-        ("failed", failed(job.state).to_owned()),
-        ("exit_status", exit_status(job.exit)),
-        ("ru_wallclock", format!("{}s", used.wall_s)),
-        ("ru_utime", format!("{:.3}s", used.user_s)),
-        ("ru_stime", format!("{:.3}s", used.system_s)),
-        ("ru_maxrss", size(used.max_rss_kib.saturating_mul(1024))),
-        ("ru_ixrss", size(0)),
-        ("ru_ismrss", size(0)),
-        ("ru_idrss", size(0)),
-        ("ru_isrss", size(0)),
-        ("ru_minflt", zero.clone()),
-        ("ru_majflt", wide(&used.major_faults.to_string())),
-        ("ru_nswap", zero.clone()),
-        ("ru_inblock", zero.clone()),
-        ("ru_oublock", zero.clone()),
-        ("ru_msgsnd", zero.clone()),
-        ("ru_msgrcv", zero.clone()),
-        ("ru_nsignals", zero.clone()),
-        ("ru_nvcsw", zero.clone()),
-        ("ru_nivcsw", zero),
-        ("cpu", format!("{:.3}s", used.user_s + used.system_s)),
-        ("mem", amount(used.gib_s * f64::from(1 << 30)) + "s"),
-        ("io", size(used.io_bytes)),
-        ("iow", "0.000s".to_owned()),
-        ("maxvmem", size(used.max_total_kib.saturating_mul(1024))),
-        ("arid", arid),
-        ("ar_sub_time", ar_sub_time),
-        ("category", category(job)),
-    ];
-    for (key, value) in rows {
-        let _ = writeln!(text, "{key:<12} {value}");
-    }
-}
-
 /// A field that jobs are chosen by, and that has sums.
 struct SumColumn {
     options: &'static [&'static str],
     title: &'static str,
     is_number: bool,
-    value: fn(&AcctJob, &Mapping, &Ctx) -> String,
+    value: fn(&Record) -> String,
 }
 
 impl SumColumn {
     const fn text(
         options: &'static [&'static str],
         title: &'static str,
-        value: fn(&AcctJob, &Mapping, &Ctx) -> String,
+        value: fn(&Record) -> String,
     ) -> SumColumn {
         SumColumn {
             options,
@@ -471,7 +422,7 @@ impl SumColumn {
     const fn number(
         options: &'static [&'static str],
         title: &'static str,
-        value: fn(&AcctJob, &Mapping, &Ctx) -> String,
+        value: fn(&Record) -> String,
     ) -> SumColumn {
         SumColumn {
             options,
@@ -496,22 +447,22 @@ impl SumColumn {
     }
 }
 
-const OWNER: SumColumn = SumColumn::text(&["o", "u"], "OWNER", |job, _, _| job.user.clone());
+const OWNER: SumColumn = SumColumn::text(&["o", "u"], "OWNER", |job| job.owner.clone());
 
 /// In Grid Engine's order.
 static COLUMNS: [SumColumn; 10] = [
-    SumColumn::text(&["h"], "HOST", |job, _, _| host(job)),
-    SumColumn::text(&["q"], "CLUSTER QUEUE", queue),
-    SumColumn::text(&["g"], "GROUP", |job, _, _| job.group.clone()),
+    SumColumn::text(&["h"], "HOST", |job| job.host.clone()),
+    SumColumn::text(&["q"], "CLUSTER QUEUE", |job| job.queue.clone()),
+    SumColumn::text(&["g"], "GROUP", |job| job.group.clone()),
     OWNER,
-    SumColumn::text(&["P"], "PROJECT", |job, _, _| project(job).to_owned()),
-    SumColumn::text(&["D"], "DEPARTMENT", |_, _, _| DEPARTMENT.to_owned()),
-    SumColumn::text(&["pe"], "PE", |job, _, _| granted_pe(job).to_owned()),
-    SumColumn::number(&["slots"], "SLOTS", |job, _, _| slots(job).to_string()),
-    SumColumn::number(&["ar"], "AR", |job, _, _| {
-        reservation(job).unwrap_or(0).to_string()
+    SumColumn::text(&["P"], "PROJECT", |job| job.project.clone()),
+    SumColumn::text(&["D"], "DEPARTMENT", |job| job.department.clone()),
+    SumColumn::text(&["pe"], "PE", |job| job.granted_pe.clone()),
+    SumColumn::number(&["slots"], "SLOTS", |job| job.slots.to_string()),
+    SumColumn::number(&["ar"], "AR", |job| {
+        job.reservation.unwrap_or(0).to_string()
     }),
-    SumColumn::text(&["A"], "ACCOUNT", |job, _, _| account(job).to_owned()),
+    SumColumn::text(&["A"], "ACCOUNT", |job| job.account.clone()),
 ];
 
 /// The use of jobs that have the same values of the columns.
@@ -520,17 +471,19 @@ struct UsageSum {
     wall_s: u64,
     user_s: f64,
     system_s: f64,
+    cpu_s: f64,
     gib_s: f64,
     io_gib: f64,
+    io_wait_s: f64,
 }
 
-fn sums(columns: &[&SumColumn], jobs: &[AcctJob], mapping: &Mapping, ctx: &Ctx) -> Vec<UsageSum> {
+fn sums(columns: &[&SumColumn], jobs: &[Record]) -> Vec<UsageSum> {
     let mut sums: BTreeMap<Vec<String>, UsageSum> = BTreeMap::new();
     for job in jobs {
-        let used = used(job);
+        let used = &job.used;
         let key: Vec<String> = columns
             .iter()
-            .map(|column| match (column.value)(job, mapping, ctx) {
+            .map(|column| match (column.value)(job) {
                 number if column.is_number => format!("{number:>5}"),
                 text => text,
             })
@@ -540,25 +493,27 @@ fn sums(columns: &[&SumColumn], jobs: &[AcctJob], mapping: &Mapping, ctx: &Ctx) 
             wall_s: 0,
             user_s: 0.0,
             system_s: 0.0,
+            cpu_s: 0.0,
             gib_s: 0.0,
             io_gib: 0.0,
+            io_wait_s: 0.0,
         });
         sum.wall_s += used.wall_s;
         sum.user_s += used.user_s;
         sum.system_s += used.system_s;
         sum.gib_s += used.gib_s;
-        #[allow(clippy::cast_precision_loss)]
-        let io_bytes = used.io_bytes as f64;
-        sum.io_gib += io_bytes / f64::from(1 << 30);
+        sum.io_gib += used.io_bytes / f64::from(1 << 30);
+        sum.io_wait_s += used.io_wait_s;
+        sum.cpu_s += used.cpu_s;
     }
     sums.into_values().collect()
 }
 
 /// Sums, for all values of the fields that options name.
-fn summary(parsed: &Parsed, jobs: &[AcctJob], mapping: &Mapping, ctx: &Ctx) -> String {
+fn summary(parsed: &Parsed, jobs: &[Record]) -> String {
     let all = COLUMNS.iter();
     let columns: Vec<&SumColumn> = all.filter(|own| own.is_asked_for(parsed)).collect();
-    let sums = sums(&columns, jobs, mapping, ctx);
+    let sums = sums(&columns, jobs);
     let width = |(at, column): (usize, &&SumColumn)| -> usize {
         let widest = sums.iter().map(|sum| sum.key[at].chars().count()).max();
         let given = column
@@ -598,16 +553,7 @@ fn summary(parsed: &Parsed, jobs: &[AcctJob], mapping: &Mapping, ctx: &Ctx) -> S
         text.push_str("Total System Usage\n");
     }
     let _ = writeln!(text, "{head}\n{}", "=".repeat(head.len()));
-    let nothing = UsageSum {
-        key: Vec::new(),
-        wall_s: 0,
-        user_s: 0.0,
-        system_s: 0.0,
-        gib_s: 0.0,
-        io_gib: 0.0,
-    };
-    let is_empty = columns.is_empty() && sums.is_empty();
-    for sum in sums.iter().chain(is_empty.then_some(&nothing)) {
+    for sum in &sums {
         let key: Vec<&str> = sum.key.iter().map(String::as_str).collect();
         let (user, system) = (sum.user_s, sum.system_s);
         let _ = writeln!(
@@ -615,10 +561,10 @@ fn summary(parsed: &Parsed, jobs: &[AcctJob], mapping: &Mapping, ctx: &Ctx) -> S
             "{}{:>13}{user:>14.3}{system:>14.3}{:>14.3}{:>19.3}{:>19.3}{:>19.3}",
             line(&key),
             sum.wall_s,
-            user + system,
+            sum.cpu_s,
             sum.gib_s,
             sum.io_gib,
-            0.0
+            sum.io_wait_s
         );
     }
     text
@@ -627,6 +573,7 @@ fn summary(parsed: &Parsed, jobs: &[AcctJob], mapping: &Mapping, ctx: &Ctx) -> S
 #[cfg(test)]
 mod tests {
     use super::*;
+    use muster_model::job::ResourceUsage;
 
     #[test]
     fn exits_are_written_as_grid_engine_writes_them() {
@@ -648,6 +595,11 @@ mod tests {
         (job.suspended_ms, job.steps) = (0, Vec::new());
         job.grid_engine = asked.iter().map(own).collect();
         job
+    }
+
+    fn recorded(job: &AcctJob) -> Record {
+        let ctx = Ctx::bare("c", jiff::tz::TimeZone::UTC);
+        Record::of_job(job, &Mapping::default(), &ctx)
     }
 
     #[test]
@@ -696,11 +648,9 @@ mod tests {
         let mut step = crate::sacct::tests::step(StepNo(0), "s", state, exit, 1, 0);
         step.usage = Some(usage);
         job.steps = vec![step.clone(), step];
-        let used = used(&job);
-        assert_eq!((used.io_bytes, used.major_faults), (u64::MAX, u64::MAX));
-        let (ctx, mapping) = (Ctx::bare("c", jiff::tz::TimeZone::UTC), Mapping::default());
+        let ctx = Ctx::bare("c", jiff::tz::TimeZone::UTC);
         let mut text = String::new();
-        record(&mut text, &job, &ctx, &mapping);
+        recorded(&job).print(&mut text, &ctx);
         assert!(text.contains("ru_majflt    18446744073709551615"), "{text}");
     }
 
@@ -725,12 +675,11 @@ mod tests {
         ] {
             assert_eq!(Owner::read(&parsed(line)), owner, "{line}");
         }
-        let mut job = ended("", 1, &[]);
-        job.uid = 7;
-        let (ctx, mapping) = (Ctx::bare("c", jiff::tz::TimeZone::UTC), Mapping::default());
+        let mut job = recorded(&ended("", 1, &[]));
+        job.uid = Some(7);
         for (line, has) in [("-o 7", true), ("-o root", false), ("-u ge*", true)] {
             let parsed = parsed(line);
-            let fits = Owner::read(&parsed).has(&job) && fields_fit(&parsed, &job, &mapping, &ctx);
+            let fits = Owner::read(&parsed).has(&job) && fields_fit(&parsed, &job);
             assert_eq!(fits, has, "{line}");
         }
     }
@@ -742,10 +691,8 @@ mod tests {
             ended("", 3, &[(marks::PE, "mpi 3")]),
             ended("acct", 5, &[(marks::PE, "mpi 5")]),
         ];
-        let summary = |line: &str| {
-            let ctx = Ctx::bare("c", jiff::tz::TimeZone::UTC);
-            super::summary(&parsed(line), &jobs, &Mapping::default(), &ctx)
-        };
+        let jobs = jobs.map(|job| recorded(&job));
+        let summary = |line: &str| super::summary(&parsed(line), &jobs);
         let lines = |line: &str| -> Vec<String> {
             let text = summary(line);
             let lines = text.lines().filter(|line| !line.starts_with('='));
@@ -784,5 +731,7 @@ mod tests {
             "OWNER              WALLCLOCK"
         );
         assert!(summary("").starts_with("Total System Usage\n    WALLCLOCK "));
+        let none = super::summary(&parsed(""), &[]);
+        assert_eq!(none.lines().count(), 3, "{none}");
     }
 }

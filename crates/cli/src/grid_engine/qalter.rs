@@ -20,6 +20,7 @@ use muster_model::spec::{
     Dependency, DependencyKind, DependencyTerm, JobSpec, MemoryAsk, ResourceAsk, StdioSpec,
 };
 use muster_model::time::TimeLimit;
+use muster_trust::host::short_name;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -34,6 +35,7 @@ pub(crate) static SPEC: Spec = Spec {
     notes: "",
 };
 
+const NO_CONTEXT: &str = "jobs have no context; use -v of qsub for variables of the job";
 const LATER: &str = "it cannot be changed after submission; delete the job and submit it anew";
 
 static OPTIONS: &[Opt] = &[
@@ -42,11 +44,11 @@ static OPTIONS: &[Opt] = &[
         "date_time",
         "do not start before [[CC]YY]MMDDhhmm[.SS]",
     ),
-    opt("ac", "context_list", "add variables to the job's context").refused("jobs have no context"),
+    opt("ac", "context_list", "add variables to the job's context").warns(NO_CONTEXT),
     opt("ar", "reservation", "run in this reservation"),
     opt("A", "account_string", "text for accounting"),
     opt("binding", "strategy", "bind to cores")
-        .refused("a job is always bound to the CPUs that it has"),
+        .warns("a job is always bound to the CPUs that it has"),
     opt("c", "selector", "when to checkpoint").refused("there are no checkpointing environments"),
     opt("ckpt", "name", "checkpointing environment")
         .refused("there are no checkpointing environments"),
@@ -56,7 +58,7 @@ static OPTIONS: &[Opt] = &[
         "context_list",
         "remove variables from the job's context",
     )
-    .refused("jobs have no context"),
+    .warns(NO_CONTEXT),
     opt("dl", "date_time", "deadline").refused("there are no deadline users"),
     opt("e", "path", "file or directory for standard error"),
     opt(
@@ -72,7 +74,7 @@ static OPTIONS: &[Opt] = &[
     opt("i", "path", "file for standard input"),
     opt("j", "y|n", "standard error goes where standard output goes"),
     opt("jc", "class", "job class").refused("a job keeps the class that it was submitted with"),
-    opt("js", "share", "share of the job").refused("shares are those of users and accounts"),
+    opt("js", "share", "share of the job").warns("shares are those of users and accounts"),
     opt(
         "l",
         "resources",
@@ -124,10 +126,10 @@ static OPTIONS: &[Opt] = &[
     opt("P", "project", "project"),
     opt("q", "queues", "queues to run in"),
     opt("R", "y|n", "reserve resources")
-        .stored("all jobs that wait first in line have their resources reserved"),
+        .partly("all jobs that wait first in line have their resources reserved"),
     opt("r", "y|n", "whether the job may run again"),
     opt("S", "path", "shell").refused(LATER),
-    opt("sc", "context_list", "set the job's context").refused("jobs have no context"),
+    opt("sc", "context_list", "set the job's context").warns(NO_CONTEXT),
     opt("shell", "y|n", "let a shell read the command").refused(LATER),
     flag("soft", "requests after this need not be met").partly("-l of features of nodes; not -q"),
     opt("t", "tasks", "tasks of the job"),
@@ -171,14 +173,14 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
         .last("h")
         .map(|kinds| qhold::change(kinds, true))
         .transpose();
-    let hold = hold.map_err(|why| fail(&format!("qalter: {why}"), 1))?;
+    let hold = hold.map_err(|why| fail(&why, qhold::WRONG_HOLD))?;
     if !request.soft_queues.is_empty() {
         let why = "qalter: -q after -soft is not supported: delete the job and submit it anew";
         return Err(fail(why, 1));
     }
     let is_change = |given: &&&OptionArgument| !matches!(given.name, "hard" | "soft" | "w");
     let asked: Vec<&OptionArgument> = asked.iter().filter(is_change).copied().collect();
-    if asked.is_empty() && hold.is_none() {
+    if asked.is_empty() && hold.is_none() && parsed.ignored.is_empty() {
         return Err(fail("qalter: nothing is to be changed", 1));
     }
     let mapping = site::mapping()?;
@@ -201,16 +203,38 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
         // As the changes before have left it.
         let mut job = job.clone();
         for name in &names {
+            // All jobs that wait first in line have their resources reserved.
+            if *name == "R" {
+                let number = selection::number(&job);
+                say::stdout(&format!("modified reservation behaviour of job {number}\n"));
+                continue;
+            }
             let (update, what) = update(name, &request, &job, &mapping, client)?;
             let command = UserCommand::UpdateJob {
                 target: target.clone(),
                 update: Box::new(update.clone()),
             };
-            qhold::change_one(client, &job, command, what)?;
+            let shown = qhold::send(client, &job, command, what)?;
+            say::stdout(&done(name, what, &shown, &request));
             follow(&mut job, update);
         }
         Ok(())
     })
+}
+
+/// Lines about a change, in Grid Engine's words.
+fn done(name: &str, what: &str, shown: &str, request: &Request) -> String {
+    match name {
+        "p" => {
+            let user = line::user(&nix::unistd::getuid().to_string());
+            let user = user.map(|user| user.name).unwrap_or_default();
+            let host = short_name();
+            let priority = request.priority;
+            format!("{user}@{host} sets scheduling priority of {shown} to {priority}\n")
+        }
+        "pe" => format!("modified {what} of {shown}\nmodified slot range of {shown}\n"),
+        _ => format!("modified {what} of {shown}\n"),
+    }
 }
 
 /// Keeps of a change what further changes begin with.
@@ -265,7 +289,7 @@ fn update(
                 super::submission::in_this_year(request.begin.as_deref().unwrap_or_default());
             let at = time::parse(&text, zone::now(), &LocalZone::default());
             update.begin = Some(at.ok_or_else(|| complain(format!("{text} is not a valid time")))?);
-            "execution time"
+            "start time"
         }
         "r" => {
             update.requeue = request.rerun;
@@ -302,7 +326,10 @@ fn update(
                 let asked = (marks::HOLD_JID.to_owned(), request.hold_jid.join(","));
                 update.shown.push(asked);
             }
-            "job id predecessor list"
+            match request.hold_jid.is_empty() {
+                true => "job id hold array list",
+                false => "job id hold list",
+            }
         }
         "m" => {
             let events = super::submission::mail(request).unwrap_or_else(|| "NONE".to_owned());
@@ -320,7 +347,7 @@ fn update(
                 "o" => "stdout path list",
                 "e" => "stderr path list",
                 "i" => "stdin path list",
-                _ => "merge stdout and stderr",
+                _ => "output merge behaviour",
             }
         }
         "cwd" | "wd" => {
@@ -508,8 +535,8 @@ fn soft(
     client: &Client,
 ) -> Result<(), u8> {
     let mut chosen = ChosenOptions::new(OptionCommand::Sbatch);
-    super::submission::soft(request, mapping, &client.endpoint.gres_types, &mut chosen)
-        .map_err(complain)?;
+    let known = &client.endpoint.gres_types;
+    super::submission::soft("qalter", request, mapping, known, &mut chosen).map_err(complain)?;
     update.ask = Some(ResourceAsk {
         prefer: chosen.value("prefer").map(str::to_owned),
         ..job.spec.ask.clone()

@@ -193,6 +193,29 @@ fn people(mapping: &Mapping, given: &OptionArgument) -> Result<String, String> {
     }
 }
 
+/// A host's rows: its consumable resources and its processors.
+fn host_rows(name: &str, resources: &[String], processors: u32) -> String {
+    let complexes = match resources.is_empty() {
+        true => "NONE".to_owned(),
+        false => resources.join(","),
+    };
+    let processors = processors.to_string();
+    let rows = [
+        ("hostname", name),
+        ("load_scaling", "NONE"),
+        ("complex_values", complexes.as_str()),
+        ("processors", processors.as_str()),
+        ("user_lists", "NONE"),
+        ("xuser_lists", "NONE"),
+        ("projects", "NONE"),
+        ("xprojects", "NONE"),
+        ("usage_scaling", "NONE"),
+        ("report_variables", "NONE"),
+    ];
+    let line = |(key, value): &(&str, &str)| format!("{key:<21} {value}\n");
+    rows.iter().map(line).collect()
+}
+
 /// Data of the cluster.
 struct ClusterData {
     mapping: Mapping,
@@ -243,6 +266,13 @@ impl ClusterData {
             )),
             "sp" => self.environment(name),
             "sel" => Ok(lines(nodes())),
+            // Licenses are the resources of all hosts.
+            "se" if name == "global" => {
+                let asked = Client::connect().and_then(|mut client| query::licenses(&mut client));
+                let all = asked.map_err(|e| format!("error: {e}"))?;
+                let values = all.iter().map(|own| format!("{}={}", own.name, own.total));
+                Ok(host_rows("global", &values.collect::<Vec<_>>(), 0))
+            }
             "se" => self.host(name),
             "sep" => Ok(self.processors()),
             "sh" | "ss" | "sss" => Ok(lines(self.hosts.clone())),
@@ -259,7 +289,7 @@ impl ClusterData {
             "scall" => none("calendar"),
             "scal" => Err(format!("{name} is not a calendar")),
             "sckpt" => Err(format!(
-                "ckpt interface definition \"{name}\" does not exist"
+                "{name} is not a checkpointing interface definition"
             )),
             "sckptl" => none("ckpt interface definition"),
             "sds" => Ok(String::new()),
@@ -291,7 +321,7 @@ impl ClusterData {
         let answer = query::accounts(&mut client).map_err(|e| e.to_string())?;
         let quotas = self.quota_sets(&answer.accounts);
         let tree = ShareTree::of(&answer.accounts);
-        let no_tree = || "No sharetree".to_owned();
+        let no_tree = || "no sharetree element".to_owned();
         match given.name {
             "srqs" => quotas.text(given.value()),
             "srqsl" => match quotas.names() {
@@ -495,7 +525,7 @@ impl ClusterData {
 
     fn environment(&self, name: &str) -> Result<String, String> {
         let rule = self.mapping.rule(name);
-        let rule = rule.ok_or_else(|| format!("parallel environment \"{name}\" does not exist"))?;
+        let rule = rule.ok_or_else(|| format!("{name} is not a parallel environment"))?;
         Ok(self.environment_text(name, rule))
     }
 
@@ -545,24 +575,12 @@ impl ClusterData {
 
     fn host(&self, name: &str) -> Result<String, String> {
         let node = self.ctx.nodes.iter().find(|node| node.config.name == name);
-        let node = node.ok_or_else(|| format!("execution host \"{name}\" does not exist"))?;
-        let gres: Vec<String> = node
-            .config
-            .gres
-            .iter()
+        let node = node.ok_or_else(|| format!("can't resolve hostname \"{name}\""))?;
+        let gres = node.config.gres.iter();
+        let gres: Vec<String> = gres
             .map(|gres| format!("{}={}", gres.name, gres.count))
             .collect();
-        let complexes = if gres.is_empty() {
-            "NONE".to_owned()
-        } else {
-            gres.join(",")
-        };
-        Ok(format!(
-            "hostname              {name}\nload_scaling          NONE\ncomplex_values        {complexes}\n\
-             processors            {}\nuser_lists            NONE\nxuser_lists           NONE\n\
-             projects              NONE\nxprojects             NONE\n",
-            node.config.cpus
-        ))
+        Ok(host_rows(name, &gres, node.config.cpus))
     }
 
     fn processors(&self) -> String {

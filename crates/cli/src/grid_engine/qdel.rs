@@ -61,20 +61,23 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
     }
     let own = nix::unistd::getuid().as_raw();
     let uids = match by_user {
-        true => selection::users(parsed.all("u"))
-            .map_err(|name| fail(&format!("error: unknown user \"{name}\""), 1))?,
+        true => selection::known_users(parsed.all("u")),
         false => None,
     };
     let mut client = Client::connect_patiently(line::PATIENCE).map_err(|e| unreachable(&e))?;
-    let jobs = selection::active(&mut client, uids.clone().unwrap_or_default())
-        .map_err(|e| unreachable(&e))?;
+    let jobs = match &uids {
+        // Users who are all unknown have no jobs.
+        Some(uids) if uids.is_empty() => Vec::new(),
+        uids => selection::active(&mut client, uids.clone().unwrap_or_default())
+            .map_err(|e| unreachable(&e))?,
+    };
     let mut status = ExitCode::SUCCESS;
     if named.is_empty() {
         let whose = parsed.last("u").unwrap_or_default();
         let mine: Vec<&Job> = jobs.iter().collect();
         if mine.is_empty() {
             return Err(fail(
-                &format!("There are no jobs registered for the following users: \n\t{whose}"),
+                &format!("There is no job registered for the following users: {whose}"),
                 1,
             ));
         }

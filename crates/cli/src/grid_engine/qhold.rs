@@ -46,6 +46,9 @@ static OPTIONS: &[Opt] = &[
 /// The exit status when a job is not there.
 const NO_JOB: u8 = 3;
 
+/// Grid Engine's exit status for kinds of holds that there are not.
+pub(super) const WRONG_HOLD: u8 = 7;
+
 /// Runs qhold.
 pub(crate) fn hold_main(args: &[String]) -> ExitCode {
     main(&QHOLD, args, true)
@@ -93,7 +96,7 @@ pub(super) fn change(kinds: &str, hold: bool) -> Result<Change, String> {
             'u' | 'o' | 's' | 'n' | 'U' | 'O' | 'S' => Change::Release,
             _ => {
                 return Err(format!(
-                    "invalid hold list \"{kinds}\": '{kind}' is not one of u, o, s, n"
+                    "qalter: Unknown hold list \"{kinds}\" specified to -h option: '{kind}' is not one of u, o, s, n"
                 ));
             }
         };
@@ -117,7 +120,7 @@ impl Change {
 
 fn run(parsed: &Parsed, name: &str, hold: bool) -> Result<ExitCode, ExitCode> {
     let kinds = parsed.last("h").unwrap_or("u");
-    let change = change(kinds, hold).map_err(|why| fail(&format!("{name}: {why}"), 1))?;
+    let change = change(kinds, hold).map_err(|why| fail(&why, WRONG_HOLD))?;
     let mut client = Client::connect_patiently(line::PATIENCE).map_err(|e| unreachable(&e))?;
     each(parsed, name, &mut client, NO_JOB, |client, job, target| {
         change_one(client, job, change.command(target), "hold")
@@ -184,6 +187,18 @@ pub(super) fn change_one(
     command: UserCommand,
     what: &str,
 ) -> Result<(), u8> {
+    let shown = send(client, job, command, what)?;
+    say::stdout(&format!("modified {what} of {shown}\n"));
+    Ok(())
+}
+
+/// Sends a change of one job; gives the job's name in lines about it. Why it was refused is printed.
+pub(super) fn send(
+    client: &mut Client,
+    job: &Job,
+    command: UserCommand,
+    what: &str,
+) -> Result<String, u8> {
     let tasks = match &command {
         UserCommand::Hold { target, .. } | UserCommand::Release { target } => target.tasks.clone(),
         _ => None,
@@ -203,10 +218,7 @@ pub(super) fn change_one(
         Err(1)
     };
     match client.command(command) {
-        Ok(Reply::Done { refused: none, .. }) if none.is_empty() => {
-            say::stdout(&format!("modified {what} of {shown}\n"));
-            Ok(())
-        }
+        Ok(Reply::Done { refused: none, .. }) if none.is_empty() => Ok(shown),
         Ok(Reply::Done { refused: all, .. }) => {
             let (_, refusal) = &all[0];
             match refusal.detail.as_str() {
@@ -214,7 +226,7 @@ pub(super) fn change_one(
                 detail => refused(detail),
             }
         }
-        Ok(_) => Ok(()),
+        Ok(_) => Ok(shown),
         Err(ConnectError::Refused(refusal)) => match refusal.detail.as_str() {
             "" => refused(refusal.code.text()),
             detail => refused(detail),

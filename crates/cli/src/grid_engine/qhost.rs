@@ -282,7 +282,7 @@ fn table(shown: &HostListing) -> String {
             }
         }
         if shown.parsed.has("j") {
-            host_jobs(&mut text, host, &shown.jobs, shown.ctx, shown.mapping);
+            host_jobs(&mut text, host, shown);
         }
     }
     text
@@ -301,33 +301,55 @@ fn resource_lines(resources: &[&Resource], list: &str) -> String {
     text
 }
 
-fn host_jobs(text: &mut String, host: &str, jobs: &[&Job], ctx: &Ctx, mapping: &Mapping) {
-    let there: Vec<(&&Job, usize)> = jobs
+/// A line for each slot of a job on a host: the first slot of the job is the master, and the job is shown in the first line.
+fn host_jobs(text: &mut String, host: &str, shown: &HostListing) {
+    let there: Vec<(&&Job, usize)> = shown
+        .jobs
         .iter()
         .filter_map(|job| Some((job, lines::hosts(job).iter().position(|own| own == host)?)))
         .collect();
     if there.is_empty() {
         return;
     }
-    let head = "job-ID  prior   name       user         state submit/start at     queue      master ja-task-ID ";
-    let _ = writeln!(text, "   {head}\n   {}", "-".repeat(head.len()));
+    // Where the host's queues are shown, Grid Engine has neither a head nor the column of queues.
+    let with_queues = shown.parsed.has("q");
+    if !with_queues {
+        let head = "job-ID  prior   name       user         state submit/start at     queue      master ja-task-ID ";
+        let _ = writeln!(text, "   {head}\n   {}", "-".repeat(head.len() - 1));
+    }
     for (job, position) in there {
-        let queue = site::queue_of(mapping, &ctx.partitions, &job.partition);
-        let role = if position == 0 { "MASTER" } else { "SLAVE" };
+        let queue = site::queue_of(shown.mapping, &shown.ctx.partitions, &job.partition);
+        let queue = match with_queues {
+            true => String::new(),
+            false => format!("{:<10.10} ", format!("{queue}@{host}")),
+        };
         let task =
             selection::task(job).map_or_else(|| "       ".to_owned(), |task| task.to_string());
         let at = job.start_time.unwrap_or(job.submit_time);
-        let _ = writeln!(
-            text,
-            "   {:>7} {:.5} {:<10.10} {:<12.12} {:<5.5} {} {:<10.10} {role:<6} {task}",
+        let columns = format!(
+            "{:>7} {:.5} {:<10.10} {:<12.12} {:<5.5} {} ",
             selection::number(job).0,
             lines::prior(job),
             job.spec.name,
             job.spec.owner.user,
             lines::state(job),
-            date(ctx, at),
-            format!("{queue}@{host}")
+            date(shown.ctx, at),
         );
+        for slot in 0..lines::slot_lines_on(job, host) {
+            let role = role(position, slot);
+            let columns = match slot {
+                0 => columns.clone(),
+                _ => " ".repeat(columns.chars().count()),
+            };
+            let _ = writeln!(text, "   {columns}{queue}{role:<6} {task}");
+        }
+    }
+}
+
+fn role(position: usize, slot: usize) -> &'static str {
+    match position == 0 && slot == 0 {
+        true => "MASTER",
+        false => "SLAVE",
     }
 }
 
@@ -369,7 +391,7 @@ fn xml(shown: &HostListing) -> String {
             there.for_each(|own| queue_xml(&mut text, own));
         }
         if let Some(host) = host.filter(|_| shown.parsed.has("j")) {
-            jobs_xml(&mut text, host, &shown.jobs, shown.ctx, shown.mapping);
+            jobs_xml(&mut text, host, shown);
         }
         text.push_str(" </host>\n");
     }
@@ -394,44 +416,54 @@ fn queue_xml(text: &mut String, own: &Instance) {
     text.push_str(" </queue>\n");
 }
 
-/// Jobs that have a part of a host.
-fn jobs_xml(text: &mut String, host: &str, jobs: &[&Job], ctx: &Ctx, mapping: &Mapping) {
-    for job in jobs {
+/// Jobs that have a part of a host, once for each slot.
+fn jobs_xml(text: &mut String, host: &str, shown: &HostListing) {
+    for job in &shown.jobs {
         let hosts = lines::hosts(job);
         let Some(position) = hosts.iter().position(|own| own == host) else {
             continue;
         };
-        let queue = site::queue_of(mapping, &ctx.partitions, &job.partition);
+        let queue = site::queue_of(shown.mapping, &shown.ctx.partitions, &job.partition);
         let instance = format!("{queue}@{host}");
-        let number = selection::number(job);
-        let start = job.start_time.unwrap_or(job.submit_time);
-        let _ = writeln!(text, " <job name='{number}'>");
-        let mut row = |name: &str, value: &str| {
-            let value = if name == "priority" {
-                value.to_owned()
-            } else {
-                escaped(value)
-            };
-            let _ = writeln!(
-                text,
-                "   <jobvalue jobid='{number}' name='{name}'>{value}</jobvalue>"
-            );
-        };
-        // Its quotes are part of the value, as Grid Engine has them.
-        let priority = lines::prior(job);
-        row("priority", &format!("'{priority:.6}'"));
-        row("qinstance_name", &instance);
-        row("job_name", &job.spec.name);
-        row("job_owner", &job.spec.owner.user);
-        row("job_state", &lines::state(job));
-        row("start_time", &start.unix_s().to_string());
-        row("queue_name", &instance);
-        row("pe_master", if position == 0 { "MASTER" } else { "SLAVE" });
-        if let Some(task) = selection::task(job) {
-            row("taskid", &task.to_string());
+        for slot in 0..lines::slot_lines_on(job, host) {
+            let with_queues = shown.parsed.has("q");
+            job_xml(text, job, &instance, with_queues, role(position, slot));
         }
-        text.push_str(" </job>\n");
     }
+}
+
+/// One job in a slot; its queue is shown once more where the host's queues are not.
+fn job_xml(text: &mut String, job: &Job, instance: &str, with_queues: bool, role: &str) {
+    let number = selection::number(job);
+    let start = job.start_time.unwrap_or(job.submit_time);
+    let _ = writeln!(text, " <job name='{number}'>");
+    let mut row = |name: &str, value: &str| {
+        let value = if name == "priority" {
+            value.to_owned()
+        } else {
+            escaped(value)
+        };
+        let _ = writeln!(
+            text,
+            "   <jobvalue jobid='{number}' name='{name}'>{value}</jobvalue>"
+        );
+    };
+    // Its quotes are part of the value, as Grid Engine has them.
+    let priority = lines::prior(job);
+    row("priority", &format!("'{priority:.6}'"));
+    row("qinstance_name", instance);
+    row("job_name", &job.spec.name);
+    row("job_owner", &job.spec.owner.user);
+    row("job_state", &lines::state(job));
+    row("start_time", &start.unix_s().to_string());
+    if !with_queues {
+        row("queue_name", instance);
+    }
+    row("pe_master", role);
+    if let Some(task) = selection::task(job) {
+        row("taskid", &task.to_string());
+    }
+    text.push_str(" </job>\n");
 }
 
 fn select(parsed: &Parsed) -> Result<ExitCode, ExitCode> {

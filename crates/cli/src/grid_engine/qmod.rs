@@ -106,7 +106,7 @@ fn jobs(client: &mut Client, list: &str, action: &str) -> Result<bool, ExitCode>
         for job in found {
             if let Some(tasks) = one.part(job) {
                 let target = selection::target(job, tasks);
-                well &= job_change(client, job, action, target);
+                well &= job_change(client, job, action, target, false);
             }
         }
     }
@@ -118,6 +118,7 @@ fn job_change(
     job: &Job,
     action: &str,
     target: muster_model::command::JobTarget,
+    is_silent: bool,
 ) -> bool {
     let number = match selection::task(job) {
         Some(task) => format!("{}.{task}", selection::number(job)),
@@ -152,9 +153,20 @@ fn job_change(
             (UserCommand::Release { target }, done)
         }
     };
+    if action == "cj" && !lines::is_in_error(job) {
+        fail(&format!("Job {number} is not in error state"), 1);
+        return false;
+    }
+    // Of a queue there is a line about the queue alone.
+    let done = if is_silent {
+        String::new()
+    } else {
+        done + "\n"
+    };
     report(client.command(command), &done, &format!("job {number}"))
 }
 
+/// Prints the lines about a change, or why it was refused.
 fn report(answer: Result<Reply, ConnectError>, done: &str, what: &str) -> bool {
     let why = match answer {
         Ok(Reply::Done { refused, .. }) => refused.first().map(|(_, refusal)| refusal.to_string()),
@@ -162,7 +174,7 @@ fn report(answer: Result<Reply, ConnectError>, done: &str, what: &str) -> bool {
         Err(error) => Some(error.to_string()),
     };
     match why {
-        None => say::stdout(&format!("{done}\n")),
+        None => say::stdout(done),
         Some(why) => {
             say::stderr(&format!("denied: {what}: {why}\n"));
             return false;
@@ -231,7 +243,8 @@ fn of_queues(client: &mut Client, instances: &[Instance], action: &str) -> Resul
             _ => job.state == JobState::Running,
         };
         if is_there && is_meant && !job.completing {
-            well &= job_change(client, job, action, selection::target(job, None));
+            let target = selection::target(job, None);
+            well &= job_change(client, job, action, target, action != "rj");
         }
     }
     Ok(well)
@@ -247,6 +260,21 @@ fn clear(client: &mut Client, own: &Instance) -> bool {
         return true;
     }
     node(client, own, ServiceChange::NoError)
+}
+
+/// Whether a queue on a host is in the wanted state already; then there is a line that says so. A suspended queue cannot be
+/// distinguished from a disabled one.
+fn is_already(is_out: bool, own: &Instance, state: ServiceChange) -> bool {
+    let word = match state {
+        ServiceChange::Disabled if is_out => "disabled",
+        ServiceChange::Enabled if !is_out => "enabled",
+        _ => return false,
+    };
+    let name = own.name();
+    say::stdout(&format!(
+        "Queue instance \"{name}\" is already in the specified state: {word}\n"
+    ));
+    true
 }
 
 /// The state that a queue is brought into.
@@ -284,6 +312,9 @@ fn changed(own: &Instance, state: ServiceChange) -> String {
 }
 
 fn node(client: &mut Client, own: &Instance, state: ServiceChange) -> bool {
+    if is_already(own.is_drained, own, state) {
+        return true;
+    }
     let (word, reason) = match state.takes_jobs() {
         true => ("RESUME", None),
         false => ("DRAIN", Some("qmod -d".to_owned())),
@@ -299,7 +330,7 @@ fn node(client: &mut Client, own: &Instance, state: ServiceChange) -> bool {
     });
     report(
         answer,
-        &changed(own, state),
+        &(changed(own, state) + "\n"),
         &format!("queue \"{}\"", own.name()),
     )
 }
@@ -310,6 +341,12 @@ fn partition(client: &mut Client, instances: &[Instance], state: ServiceChange) 
     names.dedup();
     let mut well = true;
     for name in names {
+        let of_partition = instances.iter().filter(|own| own.partition == name);
+        let of_partition: Vec<&Instance> = of_partition.collect();
+        let is_in_state = |own: &&&Instance| is_already(own.is_closed, own, state);
+        if of_partition.iter().filter(is_in_state).count() > 0 {
+            continue;
+        }
         let word = if state.takes_jobs() { "UP" } else { "DOWN" };
         let pairs = vec![("State".to_owned(), word.to_owned())];
         let answer = client.command(UserCommand::UpdatePartition {
@@ -317,9 +354,11 @@ fn partition(client: &mut Client, instances: &[Instance], state: ServiceChange) 
             pairs,
             read: Vec::new(),
         });
-        let of_partition = instances.iter().filter(|own| own.partition == name);
-        let lines: Vec<String> = of_partition.map(|own| changed(own, state)).collect();
-        well &= report(answer, &lines.join("\n"), &format!("queue \"{name}\""));
+        let lines: Vec<String> = of_partition
+            .iter()
+            .map(|own| changed(own, state) + "\n")
+            .collect();
+        well &= report(answer, &lines.concat(), &format!("queue \"{name}\""));
     }
     well
 }

@@ -29,6 +29,9 @@ pub(crate) static SPEC: Spec = Spec {
             jobs to wait for are not copied.\n",
 };
 
+/// Grid Engine's exit status where there is no such job.
+const NO_JOB: u8 = 4;
+
 /// Runs qresub.
 pub(crate) fn main(args: &[String]) -> ExitCode {
     let parsed = match arguments::parse(&SPEC, args, OperandPosition::Mixed) {
@@ -62,7 +65,7 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
         let mut found: Vec<&Job> = jobs.iter().filter(|job| one.is(job)).collect();
         found.dedup_by_key(|job| selection::number(job));
         if found.is_empty() {
-            status = fail(&format!("job \"{}\" does not exist", one.text), 1);
+            status = fail(&format!("job \"{}\" does not exist", one.text), NO_JOB);
         }
         for job in found {
             match copy(&mut client, job, hold) {

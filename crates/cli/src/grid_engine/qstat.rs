@@ -37,7 +37,7 @@ pub(crate) static SPEC: Spec = Spec {
 
 static OPTIONS: &[Opt] = &[
     flag("ext", "more columns")
-        .partly("there are no tickets; use is that of one's own jobs, of 100 at most, without mem"),
+        .partly("there are no tickets; use is that of one's own jobs, of 100 at most"),
     opt("explain", "a|c|A|E", "reasons of states of queues")
         .partly("the reason of a node that is out of service"),
     flag("f", "queues with their jobs"),
@@ -98,6 +98,13 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
         return detail::show(&mut client, &mapping, parsed);
     }
     let wanted = QstatFilter::read(parsed)?;
+    for (option, known) in [("explain", "acAE"), ("qs", "acdosuACDES")] {
+        let letters = parsed.last(option).unwrap_or_default();
+        if let Some(wrong) = letters.chars().find(|own| !known.contains(*own)) {
+            let text = format!("error: unknown queue state: {wrong} found in string: {letters}");
+            return Err(fail(&text, 1));
+        }
+    }
     let view = View::read(parsed);
     let with_queues = parsed.has("f")
         || parsed.has("F")
@@ -210,8 +217,8 @@ pub(super) struct QstatFilter {
 impl QstatFilter {
     fn read(parsed: &Parsed) -> Result<QstatFilter, ExitCode> {
         let uids = match parsed.has("u") {
-            true => selection::users(parsed.all("u"))
-                .map_err(|name| fail(&format!("error: unknown user \"{name}\""), 1))?,
+            // Nobody has jobs of a user who is unknown, in Grid Engine too.
+            true => selection::known_users(parsed.all("u")),
             false => Some(vec![nix::unistd::getuid().as_raw()]),
         };
         let mut wanted = QstatFilter {
@@ -298,6 +305,7 @@ fn entries<'a>(source: EntrySource<'_>, jobs: &'a [Job], wanted: &QstatFilter) -
             all.extend(Entry::of(job, state, source));
         }
     }
+    lines::merge_ended(&mut all);
     lines::sort(&mut all);
     all
 }

@@ -144,6 +144,16 @@ pub(super) fn users<'a>(lists: impl Iterator<Item = &'a str>) -> Result<Option<V
     Ok((!all).then_some(uids))
 }
 
+/// As [`users`], without names that nobody has.
+pub(super) fn known_users<'a>(lists: impl Iterator<Item = &'a str>) -> Option<Vec<u32>> {
+    let is_known = |name: &&str| {
+        !name.is_empty()
+            && (super::is_pattern(name) || crate::listing::context::uid_of(name).is_some())
+    };
+    let names = lists.flat_map(|list| list.split(',')).filter(is_known);
+    users(names).unwrap_or_default()
+}
+
 /// Tasks of an array as listings have them: like [`ranges`], but two tasks are `1,2`.
 pub(super) fn task_list(indices: impl IntoIterator<Item = u32>) -> String {
     let all: Vec<u32> = indices.into_iter().collect();

@@ -13,7 +13,7 @@ use crate::say::{self, Say};
 use crate::submit::capture;
 use crate::submit::line::{self, SubmitLine};
 use crate::zone::{self, LocalZone};
-use muster_conf::grid_engine::resources::Resources;
+use muster_conf::grid_engine::resources::{self, Resources};
 use muster_conf::grid_engine::{AllocationRule, ComplexTarget, CountedPer, Mapping};
 use muster_conf::options::values::time::CivilZone as _;
 use muster_conf::options::{ChosenOptions, OptionCommand};
@@ -87,8 +87,8 @@ pub(super) fn command(
         options(request, &name, &resources, mapping).map_err(|e| qsub::complain(&e))?;
     places(request, &resources, mapping, client, &mut chosen)?;
     dependencies(request, client, &mut chosen)?;
-    soft(request, mapping, &client.endpoint.gres_types, &mut chosen)
-        .map_err(|why| super::unable_to_run(&why))?;
+    let known = &client.endpoint.gres_types;
+    soft("qsub", request, mapping, known, &mut chosen).map_err(|why| super::unable_to_run(&why))?;
     let mut line = SubmitLine {
         chosen,
         words: Vec::new(),
@@ -437,6 +437,7 @@ pub(super) fn predecessors(client: &mut Client, list: &[String]) -> Result<Vec<J
 /// # Errors
 /// The text behind `Unable to run job:`.
 pub(super) fn soft(
+    command: &str,
     request: &Request,
     mapping: &Mapping,
     known: &[String],
@@ -464,7 +465,7 @@ pub(super) fn soft(
         if of_name.is_none() {
             let request = joined(&[(name.clone(), value.clone())]);
             say::stderr(&format!(
-                "qsub: warning: soft request {request} has no effect\n"
+                "{command}: warning: soft request {request} has no effect\n"
             ));
         }
     }
@@ -474,12 +475,22 @@ pub(super) fn soft(
     Ok(())
 }
 
+/// A time as Grid Engine keeps it: `00:10:00` is 600. Other values are as they are.
+pub(super) fn in_seconds(name: &str, value: &str) -> String {
+    let is_time = ["h_rt", "s_rt", "h_cpu", "s_cpu"].contains(&name);
+    let seconds = is_time.then(|| resources::time(name, Some(value)));
+    match seconds {
+        Some(Ok(Some(seconds))) => seconds.to_string(),
+        _ => value.to_owned(),
+    }
+}
+
 /// `name=value,...`
 pub(super) fn joined(requests: &[ResourceRequest]) -> String {
     let all: Vec<String> = requests
         .iter()
         .map(|(name, value)| match value {
-            Some(value) => format!("{name}={value}"),
+            Some(value) => format!("{name}={}", in_seconds(name, value)),
             None => format!("{name}=TRUE"),
         })
         .collect();
@@ -631,6 +642,23 @@ mod tests {
                 .1;
             assert_eq!(format!("{least} {own}"), marked);
         }
+    }
+
+    /// Grid Engine 8.1.9 shows `-l h_rt=00:10:00` as 600, in qstat and for qalter.
+    #[test]
+    fn times_of_requests_are_kept_in_seconds() {
+        let asked = [
+            ("h_rt", Some("00:10:00")),
+            ("s_rt", Some("90")),
+            ("h_vmem", Some("1G")),
+            ("big", None),
+            ("h_cpu", Some("INFINITY")),
+        ];
+        let own = |(name, value): (&str, Option<&str>)| (name.to_owned(), value.map(str::to_owned));
+        assert_eq!(
+            joined(&asked.map(own)),
+            "h_rt=600,s_rt=90,h_vmem=1G,big=TRUE,h_cpu=INFINITY"
+        );
     }
 
     #[test]

@@ -355,7 +355,7 @@ fn jobs_are_held_changed_suspended_and_submitted_again() {
     for slots in [4, 2] {
         assert_eq!(
             c.ok(&format!("qalter -pe smp {slots} 2")),
-            "modified parallel environment of job 2"
+            "modified parallel environment of job 2\nmodified slot range of job 2"
         );
         let detail = c.ok("qstat -j 2");
         let range = format!("environment:  smp range: {slots}\n");
@@ -565,15 +565,17 @@ fn devices_are_granted_by_number() {
     std::fs::write(&conf, lines.join("\n") + "\nGresTypes=gpu\n").unwrap();
     std::fs::write(c.path("gres.conf"), "Name=gpu Count=2\n").unwrap();
     c.ok("scontrol reconfigure");
-    let script =
-        "'echo \"$SGE_HGR_gpu\" >got.$JOB_ID; while [ ! -e go.$JOB_ID ]; do sleep 0.1; done'";
+    c.write(
+        "demo.sh",
+        "#!/bin/sh\n#$ -N TEST_GPU\n#$ -l gpu=1\n\nif [ ${SGE_HGR_gpu} = \"0\" ]; then\nGPU=\"--gpu 0\"\nfi\n\n\
+         if [ ${SGE_HGR_gpu} = \"1\" ]; then\nGPU=\"--gpu 1\"\nfi\n\n\
+         echo ${GPU} >got.$JOB_ID; while [ ! -e go.$JOB_ID ]; do sleep 0.1; done\n",
+    );
     for _ in 0..4 {
-        c.ok(&format!(
-            "qsub -cwd -b y -N demo -l gpu=1,h_vmem=10M -j y -o log {script}"
-        ));
+        c.ok("qsub -cwd -l h_vmem=10M -j y -o log demo.sh");
     }
-    c.until_prints("qstat -s r | grep -c ' r '", "2");
-    c.until_prints("cat got.* | sort -n | tr '\\n' ' '", "0 1");
+    c.until_prints("qstat -s r | grep -c ' TEST_GPU .* r '", "2");
+    c.until_prints("cat got.* | sort | tr '\\n' ' '", "--gpu 0 --gpu 1");
     assert_eq!(c.ok("qstat -s p | grep -c ' qw '"), "2");
     let resources = c.ok("qstat -j 1 | grep resource");
     assert!(

@@ -11,7 +11,7 @@ fn slots_of_a_job_that_waits_are_changed() {
     // Several changes of one job's request and files keep each other.
     assert_eq!(
         c.ok("qalter -pe mpi 1-2 -l h_vmem=20M -o out -e err 2"),
-        "modified parallel environment of job 2\nmodified hard resource list of job 2\n\
+        "modified parallel environment of job 2\nmodified slot range of job 2\nmodified hard resource list of job 2\n\
          modified stdout path list of job 2\nmodified stderr path list of job 2"
     );
     let detail = c.ok("qstat -j 2");
@@ -24,7 +24,7 @@ fn slots_of_a_job_that_waits_are_changed() {
     assert!(c.ok("scontrol show job 2").contains("MinMemoryCPU=20M"));
     assert_eq!(
         c.ok("qalter -pe smp 2 2"),
-        "modified parallel environment of job 2"
+        "modified parallel environment of job 2\nmodified slot range of job 2"
     );
     assert!(c.ok("qstat -j 2").contains("environment:  smp range: 2\n"));
     for (command, why) in [
@@ -123,12 +123,12 @@ fn requests_mail_files_and_predecessors_are_changed() {
         ("-i in", "stdin path list", &["/in"]),
         (
             "-hold_jid_ad ARRAY",
-            "job id predecessor list",
+            "job id hold array list",
             &["Dependency=aftercorr:"],
         ),
         (
             "-hold_jid FIRST",
-            "job id predecessor list",
+            "job id hold list",
             &["afterany:1", "aftercorr:"],
         ),
     ] {

@@ -305,5 +305,5 @@ fn lists_shares_and_quota_sets_are_those_of_accounting() {
     c.ok("qconf -drqs account_staff");
     assert_eq!(c.ok("qconf -srqsl"), "qos_normal");
     c.ok("qconf -dul staff");
-    assert_eq!(c.run("qconf -sst").err, "No sharetree\n");
+    assert_eq!(c.run("qconf -sst").err, "no sharetree element\n");
 }

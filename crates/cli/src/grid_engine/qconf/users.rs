@@ -40,7 +40,7 @@ pub(super) fn list(
             let members = all.filter(|user| user.associations().any(|(own, ..)| own == name));
             members.map(|user| user.name.clone()).collect()
         }
-        _ => return Err(format!("user list \"{name}\" does not exist")),
+        _ => return Err(format!("denied: access list \"{name}\" does not exist")),
     };
     let entries = match entries.is_empty() {
         true => "NONE".to_owned(),

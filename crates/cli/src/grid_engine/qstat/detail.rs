@@ -554,7 +554,7 @@ fn waiting(jobs: &[Job], of_queues: &[String]) -> String {
     let mut text = String::new();
     scheduling(&mut text, of_queues.iter().cloned());
     if groups.is_empty() && text.is_empty() {
-        return "scheduling info:            no pending jobs\n".to_owned();
+        return "scheduling info:            There are no messages available\n\n".to_owned();
     }
     for group in groups {
         let blank = if text.is_empty() { "" } else { "\n" };

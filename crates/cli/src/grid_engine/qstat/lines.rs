@@ -7,9 +7,11 @@ use crate::grid_engine::{memory, selection, site};
 use crate::listing::context::Ctx;
 use muster_conf::grid_engine::Mapping;
 use muster_model::grid_engine as marks;
+use muster_model::ids::JobId;
 use muster_model::job::{ArrayRole, Hold, Job, JobState, NodeShare, ResourceUsage};
 use muster_model::spec::DependencyTerm;
 use muster_model::time::Timestamp;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// Steps on one host that have lines with `-t`: how many there are is what the agent says.
@@ -41,6 +43,11 @@ impl View {
             steps: parsed.has("t"),
             without_binding: parsed.has("ncb"),
         }
+    }
+
+    /// Whether there is a column of times of submission or start: those of use take its place, unless there is room for both.
+    fn has_time(&self) -> bool {
+        !self.ext || self.steps || self.pri || self.urg
     }
 }
 
@@ -91,7 +98,9 @@ impl<'a> Entry<'a> {
     /// The lines about a record.
     pub(super) fn of(job: &'a Job, state: String, source: EntrySource<'_>) -> Vec<Entry<'a>> {
         let (ctx, view) = (source.ctx, source.view);
-        let runs = job.start_time.filter(|_| !is_pending(job));
+        let runs = job
+            .start_time
+            .filter(|_| !is_pending(job) && !has_ended(job));
         let at = runs.unwrap_or(job.submit_time);
         let only = Entry {
             job,
@@ -208,6 +217,12 @@ fn slot_lines(job: &Job, share: &NodeShare) -> usize {
     usize::try_from(slots).unwrap_or(usize::MAX)
 }
 
+/// Lines for the slots of a job on a host.
+pub(in crate::grid_engine) fn slot_lines_on(job: &Job, host: &str) -> usize {
+    let share = shares(job).iter().find(|share| share.name == host);
+    share.map_or(0, |share| slot_lines(job, share))
+}
+
 /// Slots that a job has, or the least that it asks for.
 pub(in crate::grid_engine) fn slots(job: &Job) -> u64 {
     let ask = &job.spec.ask;
@@ -230,6 +245,30 @@ pub(in crate::grid_engine) fn hosts(job: &Job) -> Vec<String> {
 /// Whether it waits.
 pub(in crate::grid_engine) fn is_pending(job: &Job) -> bool {
     job.state == JobState::Pending && !job.completing
+}
+
+/// Whether it has ended, and no node has anything of it any more.
+pub(super) fn has_ended(job: &Job) -> bool {
+    job.state.is_ended() && !job.completing
+}
+
+/// Tasks of an array that have ended have one line together.
+pub(super) fn merge_ended(entries: &mut Vec<Entry>) {
+    let mut tasks: BTreeMap<JobId, Vec<u32>> = BTreeMap::new();
+    entries.retain(|entry| match selection::task(entry.job) {
+        Some(task) if has_ended(entry.job) => {
+            let known = tasks.entry(selection::number(entry.job)).or_default();
+            known.push(task);
+            known.len() == 1
+        }
+        _ => true,
+    });
+    for entry in entries.iter_mut().filter(|entry| has_ended(entry.job)) {
+        if let Some(own) = tasks.get_mut(&selection::number(entry.job)) {
+            own.sort_unstable();
+            entry.tasks = selection::task_list(own.iter().copied());
+        }
+    }
 }
 
 /// `MM/DD/YYYY HH:MM:SS`.
@@ -295,7 +334,7 @@ pub(super) fn is_held(job: &Job, kind: char) -> bool {
     }
 }
 
-/// Running jobs first, then waiting ones: by priority, then by number.
+/// Running jobs first, then waiting ones: by priority, then by number. Ended ones are last.
 pub(super) fn sort(entries: &mut [Entry]) {
     entries.sort_by_key(|entry| {
         let waits = is_pending(entry.job);
@@ -304,6 +343,7 @@ pub(super) fn sort(entries: &mut [Entry]) {
             false => std::cmp::Reverse(0),
         };
         (
+            has_ended(entry.job),
             waits,
             priority,
             selection::number(entry.job),
@@ -315,7 +355,11 @@ pub(super) fn sort(entries: &mut [Entry]) {
 /// Priority; 0 for what cannot start yet.
 fn order(job: &Job) -> u32 {
     let is_held = is_pending(job) && !job.is_startable();
-    if is_held { 0 } else { job.priority }
+    if is_held || has_ended(job) {
+        0
+    } else {
+        job.priority
+    }
 }
 
 /// Priority as a share of the highest there is.
@@ -336,31 +380,43 @@ pub(super) fn table(entries: &[Entry], view: &View) -> String {
 }
 
 fn head(view: &View) -> String {
-    let mut text = "job-ID  prior   ".to_owned();
-    if view.pri {
-        text.push_str("nurg    npprior ntckts   ppri ");
-    }
-    if view.urg {
-        text.push_str("nurg    urg      rrcontr  wtcontr  dlcontr  ");
-    }
-    if view.ext {
-        text.push_str("ntckts  name       user         project          department state ");
-        if view.steps {
-            text.push_str("submit/start at     ");
-        }
-        text.push_str("cpu        mem     io      tckts ovrts otckt ftckt stckt share ");
-    } else {
-        text.push_str("name       user         state submit/start at     ");
-        if view.urg {
-            text.push_str(" deadline           ");
-        }
-    }
     let slots = if view.each_slot { "master" } else { "slots" };
-    let _ = write!(text, "{:<30} {slots} ja-task-ID ", "queue");
-    if view.steps {
-        text.push_str("task-ID state cpu        mem     io      stat failed ");
-    }
-    let dashes = "-".repeat(text.len() - 1);
+    let last = format!("{:<30} {slots} ja-task-ID ", "queue");
+    let columns = [
+        (true, "job-ID  prior   "),
+        (view.pri || view.urg, "nurg    "),
+        (view.pri, "npprior "),
+        (view.pri || view.ext, "ntckts  "),
+        (view.urg, "urg      rrcontr  wtcontr  dlcontr  "),
+        (view.pri, " ppri "),
+        (true, "name       user         "),
+        (view.ext, "project          department "),
+        (true, "state "),
+        (view.has_time(), "submit/start at     "),
+        (view.urg, " deadline           "),
+        (
+            view.ext,
+            "cpu        mem     io      tckts ovrts otckt ftckt stckt share ",
+        ),
+        (true, last.as_str()),
+        (
+            view.steps,
+            "task-ID state cpu        mem     io      stat failed ",
+        ),
+    ];
+    let shown = columns.iter().filter(|(is_shown, _)| *is_shown);
+    let text: String = shown.map(|(_, title)| *title).collect();
+    // Grid Engine counts columns of -pri and -ext otherwise than it prints them.
+    let widths: [(bool, usize); 6] = [
+        (true, 113),
+        (view.each_slot, 1),
+        (view.steps, 53),
+        (view.pri, 35),
+        (view.ext, 79),
+        (view.urg, 64),
+    ];
+    let shown = widths.iter().filter(|(is_shown, _)| *is_shown);
+    let dashes = "-".repeat(shown.map(|(_, width)| width).sum());
     text + "\n" + &dashes + "\n"
 }
 
@@ -408,36 +464,32 @@ fn job_columns(text: &mut String, entry: &Entry, view: &View) {
     let (name, user) = (&job.spec.name, &job.spec.owner.user);
     let prior = prior(job);
     let _ = write!(text, "{:>7} {prior:.5} ", selection::number(job).0);
+    if view.pri || view.urg {
+        let _ = write!(text, "{:.5} ", 0.0);
+    }
     if view.pri {
-        let _ = write!(
-            text,
-            "{:.5} {prior:.5} {:.5} {:>5} ",
-            0.0, 0.0, -job.spec.nice
-        );
+        let _ = write!(text, "{prior:.5} ");
+    }
+    if view.pri || view.ext {
+        let _ = write!(text, "{:.5} ", 0.0);
     }
     if view.urg {
-        let _ = write!(text, "{:.5} {:>8} {:>8} {:>8} {:>8} ", 0.0, 0, 0, 0, 0);
+        let _ = write!(text, "{:>8} {:>8} {:>8} {:>8} ", 0, 0, 0, 0);
     }
+    if view.pri {
+        let _ = write!(text, "{:>5} ", -job.spec.nice);
+    }
+    let _ = write!(text, "{name:<10.10} {user:<12.12} ");
     if view.ext {
         let project = job.spec.account.as_deref().unwrap_or("NA");
-        let department = "defaultdep";
-        let _ = write!(
-            text,
-            "{:.5} {name:<10.10} {user:<12.12} {project:<16.16} {department} {:<5.5} ",
-            0.0, entry.state
-        );
-        if view.steps {
-            let _ = write!(text, "{} ", entry.at);
-        }
-    } else {
-        let _ = write!(
-            text,
-            "{name:<10.10} {user:<12.12} {:<5.5} {} ",
-            entry.state, entry.at
-        );
-        if view.urg {
-            let _ = write!(text, "{:<19} ", entry.deadline);
-        }
+        let _ = write!(text, "{project:<16.16} defaultdep ");
+    }
+    let _ = write!(text, "{:<5.5} ", entry.state);
+    if view.has_time() {
+        let _ = write!(text, "{} ", entry.at);
+    }
+    if view.urg {
+        let _ = write!(text, "{:<19} ", entry.deadline);
     }
 }
 
@@ -491,284 +543,4 @@ pub(super) fn predecessors(job: &Job) -> Vec<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::grid_engine::qstat::usage::StepUsage;
-    use jiff::tz::TimeZone;
-    use muster_model::cpuset::CpuSet;
-    use muster_model::ids::{JobId, NodeIdx, StepNo};
-    use muster_model::job::Allocation;
-    use muster_model::spec::{JobSpec, Owner};
-    use muster_model::time::TimeLimit;
-    use std::sync::Arc;
-
-    fn job(name: &str, state: JobState) -> Job {
-        let spec = JobSpec {
-            name: name.to_owned(),
-            owner: Owner {
-                user: "geuser".to_owned(),
-                ..Owner::default()
-            },
-            shown: vec![
-                (marks::HARD.to_owned(), "h_rt=600,h_vmem=1G".to_owned()),
-                (marks::HARD_QUEUES.to_owned(), "all.q".to_owned()),
-            ],
-            ..JobSpec::default()
-        };
-        // Sat Nov 21 19:05:05 2026
-        let at = Timestamp::from_unix_s(1_795_287_905);
-        let mut job = Job::new(JobId(4), Arc::new(spec), TimeLimit::Unlimited, at);
-        (job.state, job.priority) = (state, 1_074_342_947);
-        job.start_time = (state != JobState::Pending).then_some(at);
-        job
-    }
-
-    /// A job of a parallel environment with 3 slots on one host and 2 on another, and a step on each.
-    fn parallel_job() -> (Job, Measured) {
-        let mut job = job("PAR", JobState::Running);
-        let share = |(name, tasks): (&str, u32)| NodeShare {
-            node: NodeIdx(0),
-            name: name.to_owned(),
-            cpus: CpuSet::first(tasks),
-            memory_mib: 0,
-            tasks,
-            gres: Vec::new(),
-        };
-        job.alloc = Some(Arc::new(Allocation {
-            nodes: [("vm", 3), ("wm", 2)].map(share).into(),
-            ..Allocation::default()
-        }));
-        job.priority = u32::MAX / 4 * 3 + 1;
-        job.partition = "all.q".to_owned();
-        let used = |node: &str, step, user_us, bytes| StepUsage {
-            node: node.to_owned(),
-            step,
-            usage: ResourceUsage {
-                user_us,
-                disk_read_bytes: bytes,
-                ..ResourceUsage::default()
-            },
-        };
-        let steps = vec![
-            used("vm", StepNo::BATCH, 1_500_000, 816_043),
-            used("vm", StepNo(1), 61_000_000, 42_950),
-            used("wm", StepNo(1), 90_061_000_000, 0),
-        ];
-        let measured = Measured::from_steps(job.id, steps, &[]);
-        (job, measured)
-    }
-
-    fn shown(view: &View) -> Vec<String> {
-        let (job, measured) = parallel_job();
-        let (ctx, mapping) = (Ctx::bare("c", TimeZone::UTC), Mapping::default());
-        let source = EntrySource {
-            ctx: &ctx,
-            mapping: &mapping,
-            view,
-            measured: &measured,
-        };
-        let entries = Entry::of(&job, state(&job), source);
-        let text = table(&entries, view);
-        text.lines().map(str::to_owned).collect()
-    }
-
-    /// The order of columns is from Grid Engine 8.1.9, whose memory here is what tasks had at most.
-    #[test]
-    fn each_slot_has_a_line_with_what_runs_there() {
-        let slots = View {
-            each_slot: true,
-            ..View::default()
-        };
-        let master = "      4 0.75000 PAR        geuser       r     11/21/2026 19:05:05 all.q@vm                       MASTER        ";
-        let slave = "                                                                  all.q@vm                       SLAVE         ";
-        let other = "      4 0.75000 PAR        geuser       r     11/21/2026 19:05:05 all.q@wm                       SLAVE         ";
-        let last = "                                                                  all.q@wm                       SLAVE         ";
-        assert_eq!(shown(&slots)[2..], [master, slave, slave, other, last]);
-        let with_steps = View {
-            steps: true,
-            ..slots
-        };
-        assert_eq!(
-            shown(&with_steps),
-            [
-                "job-ID  prior   name       user         state submit/start at     queue                          master ja-task-ID task-ID state cpu        mem     io      stat failed ",
-                "-----------------------------------------------------------------------------------------------------------------------------------------------------------------------",
-                "      4 0.75000 PAR        geuser       r     11/21/2026 19:05:05 all.q@vm                       MASTER                        r     00:00:01 0.00000 0.00076 ",
-                "                                                                  all.q@vm                       SLAVE            1.vm         r     00:01:01 0.00000 0.00004 ",
-                slave,
-                "      4 0.75000 PAR        geuser       r     11/21/2026 19:05:05 all.q@wm                       SLAVE            1.wm         r     25:01:01 0.00000 0.00000 ",
-                last,
-            ]
-        );
-        let pri = View { pri: true, ..slots };
-        let blanks = shown(&pri)[3].chars().take_while(|c| *c == ' ').count();
-        assert_eq!(blanks, 108);
-    }
-
-    /// It had one for each slot, however many were asked for: qstat took all memory.
-    #[test]
-    fn a_job_that_overcommits_has_a_line_for_each_cpu() {
-        let mut job = job("OVER", JobState::Running);
-        let share = NodeShare {
-            node: NodeIdx(0),
-            name: "vm".to_owned(),
-            cpus: CpuSet::first(2),
-            memory_mib: 0,
-            tasks: 1 << 20,
-            gres: Vec::new(),
-        };
-        Arc::make_mut(&mut job.spec).ask.cpus_per_task = Some(1 << 20);
-        job.alloc = Some(Arc::new(Allocation {
-            nodes: vec![share],
-            ..Allocation::default()
-        }));
-        let step = |number| StepUsage {
-            node: "vm".to_owned(),
-            step: StepNo(number),
-            usage: ResourceUsage::default(),
-        };
-        let view = View {
-            each_slot: true,
-            ..View::default()
-        };
-        let count = |steps: u32| {
-            let steps = (0..steps).map(step).collect();
-            let measured = Measured::from_steps(job.id, steps, &[]);
-            let source = EntrySource {
-                ctx: &Ctx::bare("c", TimeZone::UTC),
-                mapping: &Mapping::default(),
-                view: &view,
-                measured: &measured,
-            };
-            Entry::of(&job, state(&job), source).len()
-        };
-        assert_eq!((count(0), count(5), count(9999)), (2, 6, 1001));
-    }
-
-    #[test]
-    fn what_jobs_use_is_among_the_further_columns() {
-        let ext = View {
-            ext: true,
-            ..View::default()
-        };
-        assert_eq!(
-            shown(&ext)[2],
-            "      4 0.75000 0.00000 PAR        geuser       NA               defaultdep r     1:01:02:03 0.00000 0.00080     0     0     0     0     0 0.00  all.q@vm                           1        "
-        );
-        let with_steps = View {
-            steps: true,
-            each_slot: true,
-            ..ext
-        };
-        let lines = shown(&with_steps);
-        assert_eq!(
-            lines[0],
-            "job-ID  prior   ntckts  name       user         project          department state submit/start at     cpu        mem     io      tckts ovrts otckt ftckt stckt share queue                          master ja-task-ID task-ID state cpu        mem     io      stat failed "
-        );
-        assert_eq!(
-            lines[3],
-            "                                                                                                      0:00:01:01 0.00000 0.00004     0     0     0     0     0 0.00  all.q@vm                       SLAVE            1.vm         r     00:01:01 0.00000 0.00004 "
-        );
-        assert_eq!(
-            lines[4],
-            "                                                                                                      NA         NA      NA          0     0     0     0     0 0.00  all.q@vm                       SLAVE         "
-        );
-    }
-
-    fn lines(job: &Job, view: &View, queue: &str, tasks: &str) -> String {
-        let ctx = Ctx::bare("c", TimeZone::UTC);
-        let mapping = Mapping::default();
-        let measured = Measured::default();
-        let source = EntrySource {
-            ctx: &ctx,
-            mapping: &mapping,
-            view,
-            measured: &measured,
-        };
-        let mut entries = Entry::of(job, state(job), source);
-        for entry in &mut entries {
-            (entry.queue, entry.tasks) = (queue.to_owned(), tasks.to_owned());
-        }
-        table(&entries, view)
-    }
-
-    /// The lines that Grid Engine 8.1.9 printed, blanks at the end included.
-    #[test]
-    fn columns_are_where_grid_engine_has_them() {
-        let running = job("HELLO", JobState::Running);
-        let text = lines(&running, &View::default(), "all.q@vm", "");
-        assert_eq!(
-            text,
-            "job-ID  prior   name       user         state submit/start at     queue                          slots ja-task-ID \n\
-             -----------------------------------------------------------------------------------------------------------------\n      \
-             4 0.25014 HELLO      geuser       r     11/21/2026 19:05:05 all.q@vm                           1        \n"
-        );
-        let mut held = job("a name that is long", JobState::Pending);
-        held.hold = Hold::User;
-        let text = lines(&held, &View::default(), "", "1-5:2");
-        assert_eq!(
-            text.lines().last().unwrap(),
-            "      4 0.00000 a name tha geuser       hqw   11/21/2026 19:05:05                                    1 1-5:2"
-        );
-        let ext = View {
-            ext: true,
-            ..View::default()
-        };
-        let text = lines(&running, &ext, "all.q@vm", "");
-        assert_eq!(
-            text.lines().last().unwrap(),
-            "      4 0.25014 0.00000 HELLO      geuser       NA               defaultdep r     NA         NA      NA          0     0     0     0     0 0.00  all.q@vm                           1        "
-        );
-        let hosts = View {
-            each_slot: true,
-            ..View::default()
-        };
-        let text = lines(&job("PE", JobState::Pending), &hosts, "", "");
-        assert!(text.starts_with("job-ID  prior   name       user         state submit/start at     queue                          master ja-task-ID \n"));
-        assert_eq!(
-            text.lines().last().unwrap(),
-            "      4 0.25014 PE         geuser       qw    11/21/2026 19:05:05                                              "
-        );
-    }
-
-    #[test]
-    fn requests_of_a_job() {
-        let view = View {
-            requests: true,
-            ..View::default()
-        };
-        let text = lines(&job("BIN", JobState::Pending), &view, "", "");
-        let own: Vec<&str> = text.lines().skip(3).collect();
-        assert_eq!(
-            own,
-            [
-                "       Full jobname:     BIN",
-                "       Hard Resources:   h_rt=600 (0.000000)",
-                "                         h_vmem=1G (0.000000)",
-                "       Soft Resources:   ",
-                "       Hard requested queues: all.q",
-                "       Binding:          NONE",
-            ]
-        );
-    }
-
-    #[test]
-    fn states_in_letters() {
-        for (state_now, want) in [
-            (JobState::Pending, "qw"),
-            (JobState::Running, "r"),
-            (JobState::Suspended, "s"),
-            (JobState::Completed, "z"),
-        ] {
-            assert_eq!(state(&job("x", state_now)), want);
-        }
-        let mut ending = job("x", JobState::Cancelled);
-        (ending.completing, ending.cancelled_by) = (true, Some(0));
-        assert_eq!(state(&ending), "dr");
-        let mut again = job("x", JobState::Pending);
-        again.restarts = 1;
-        assert_eq!(state(&again), "Rq");
-        again.special_exit = true;
-        assert_eq!(state(&again), "Eqw");
-    }
-}
+mod tests;

@@ -39,6 +39,10 @@ pub(in crate::grid_engine) struct Instance {
     pub(in crate::grid_engine) limit_s: Option<u64>,
     /// The resources of its host, used ones too.
     pub(in crate::grid_engine) has: HostOffer,
+    /// Whether its partition starts no jobs.
+    pub(in crate::grid_engine) is_closed: bool,
+    /// Whether its host starts no jobs.
+    pub(in crate::grid_engine) is_drained: bool,
     /// Why it is out of service.
     pub(in crate::grid_engine) reason: Option<String>,
 }
@@ -113,6 +117,8 @@ pub(in crate::grid_engine) fn of_cluster(
                     .seconds()
                     .filter(|_| partition.max_time != TimeLimit::Unlimited),
                 has: HostOffer::of(node),
+                is_closed: partition.state != PartitionState::Up,
+                is_drained: node.drain,
                 reason: node.reason.as_ref().map(|reason| reason.text.clone()),
             });
         }
@@ -201,6 +207,10 @@ pub(super) fn full(
         .iter()
         .filter(|entry| is_pending(entry.job))
         .collect();
+    let ended: Vec<&Entry> = entries
+        .iter()
+        .filter(|entry| lines::has_ended(entry.job))
+        .collect();
     let on = |own: &Instance| -> Vec<&Entry> {
         let name = own.name();
         let there = entries.iter().filter(|entry| entry.queue == name);
@@ -226,7 +236,8 @@ pub(super) fn full(
         all
     };
     if parsed.has("xml") {
-        return full_xml(&shown, on, resources, &waiting, view);
+        let without_queue = [waiting, ended].concat();
+        return full_xml(&shown, on, resources, &without_queue, view);
     }
     let mut text = String::new();
     if !shown.is_empty() {
@@ -235,7 +246,7 @@ pub(super) fn full(
         );
     }
     for own in shown {
-        let _ = writeln!(text, "{}", "-".repeat(81));
+        let _ = writeln!(text, "{}", "-".repeat(if view.ext { 189 } else { 81 }));
         let counts = format!("0/{}/{}", own.used, own.total);
         let load = own
             .load
@@ -260,11 +271,14 @@ pub(super) fn full(
             lines::line(&mut text, entry, view, false);
         }
     }
-    if !waiting.is_empty() {
-        let bar = "#".repeat(76);
-        let title = " - PENDING JOBS".repeat(5);
-        let _ = writeln!(text, "\n{bar}\n{title}\n{bar}");
-        for entry in waiting {
+    let bar = "#".repeat(if view.ext { 186 } else { 76 });
+    let of_pending = " - PENDING JOBS".repeat(5);
+    let of_ended = format!(" --  {}FINISHED JOBS  --  ", "FINISHED JOBS  -  ".repeat(3));
+    for (title, jobs) in [(of_pending, waiting), (of_ended, ended)] {
+        if !jobs.is_empty() {
+            let _ = writeln!(text, "\n{bar}\n{title}\n{bar}");
+        }
+        for entry in jobs {
             lines::line(&mut text, entry, view, false);
         }
     }

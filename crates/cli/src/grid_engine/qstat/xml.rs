@@ -1,6 +1,6 @@
 //! qstat as XML.
 
-use super::lines::{Entry, View, is_pending, predecessors, prior};
+use super::lines::{Entry, View, has_ended, is_pending, predecessors, prior};
 use super::usage;
 use crate::grid_engine::selection;
 use muster_model::grid_engine as marks;
@@ -34,11 +34,12 @@ pub(in crate::grid_engine) fn escaped(text: &str) -> String {
 pub(super) fn jobs(entries: &[Entry], view: &View) -> String {
     let mut text = HEAD.to_owned();
     text.push_str("  <queue_info>\n");
-    for entry in entries.iter().filter(|entry| !is_pending(entry.job)) {
+    let runs = |entry: &&Entry| !is_pending(entry.job) && !has_ended(entry.job);
+    for entry in entries.iter().filter(runs) {
         job(&mut text, entry, view, 4, true);
     }
     text.push_str("  </queue_info>\n  <job_info>\n");
-    for entry in entries.iter().filter(|entry| is_pending(entry.job)) {
+    for entry in entries.iter().filter(|entry| !runs(entry)) {
         job(&mut text, entry, view, 4, true);
     }
     text.push_str("  </job_info>\n</job_info>\n");
@@ -48,7 +49,12 @@ pub(super) fn jobs(entries: &[Entry], view: &View) -> String {
 /// One job, in the order of elements that the schema has; `queue` is whether its queue is among them.
 pub(super) fn job(text: &mut String, entry: &Entry, view: &View, indent: usize, queue: bool) {
     let waits = is_pending(entry.job);
-    let state = if waits { "pending" } else { "running" };
+    let waits = waits || has_ended(entry.job);
+    let state = match has_ended(entry.job) {
+        true => "zombie",
+        false if waits => "pending",
+        false => "running",
+    };
     let spec = &entry.job.spec;
     let prior = format!("{:.5}", prior(entry.job));
     let _ = writeln!(text, "{:indent$}<job_list state=\"{state}\">", "");
@@ -60,17 +66,18 @@ pub(super) fn job(text: &mut String, entry: &Entry, view: &View, indent: usize, 
     if view.ext || view.pri {
         element("JAT_ntix", "0.00000");
     }
+    if view.pri {
+        element("JB_nppri", &prior);
+    }
+    if view.pri || view.urg {
+        element("JB_nurg", "0.00000");
+    }
     if view.urg {
-        if !view.pri {
-            element("JB_nurg", "0.00000");
-        }
-        for name in ["JB_urg", "JB_rrcontr", "JB_wtcontr", "JB_dlcontr"] {
+        for name in ["JB_rrcontr", "JB_wtcontr", "JB_dlcontr"] {
             element(name, "0");
         }
     }
     if view.pri {
-        element("JB_nppri", &prior);
-        element("JB_nurg", "0.00000");
         element("JB_priority", &(-i64::from(spec.nice)).to_string());
     }
     element("JB_name", &spec.name);
@@ -83,6 +90,8 @@ pub(super) fn job(text: &mut String, entry: &Entry, view: &View, indent: usize, 
     if let Some(used) = entry.usage.as_ref().filter(|_| view.ext && !waits) {
         #[allow(clippy::cast_precision_loss)]
         element("cpu_usage", &format!("{:.5}", usage::cpu_s(used) as f64));
+        let gib_s = crate::grid_engine::memory::gib_seconds(used);
+        element("mem_usage", &format!("{gib_s:.5}"));
         element("io_usage", &format!("{:.5}", usage::io_gib(used)));
     }
     match (view.ext, waits) {
