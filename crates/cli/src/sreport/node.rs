@@ -3,7 +3,7 @@
 use muster_model::node::NodeConfig;
 use std::collections::BTreeMap;
 
-/// What a node has of trackable resources.
+/// The trackable resources of a node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReportNode {
     pub(super) name: String,
@@ -14,7 +14,7 @@ pub(super) struct ReportNode {
 }
 
 impl ReportNode {
-    /// What its line in slurm.conf says.
+    /// From its line in slurm.conf.
     pub(super) fn of(config: &NodeConfig) -> ReportNode {
         let mut gres = BTreeMap::new();
         for entry in &config.gres {
