@@ -19,7 +19,7 @@ use muster_model::job::{ExitStatus, JobState};
 use muster_model::time::Timestamp;
 use muster_node_core::signals::signal_text;
 use muster_proto::acct::AcctJob;
-use record::Record;
+use record::EndedJob;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read as _};
@@ -101,7 +101,7 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
         .map_err(|e| unreachable(&e))?
         .partitions;
     let queues = queues_with_resources(parsed, &mapping, &mut client)?;
-    let fits = |job: &Record| {
+    let fits = |job: &EndedJob| {
         let at = if parsed.has("E") { job.end } else { job.start };
         let in_window = at.is_some_and(|at| {
             window.0.is_none_or(|from| at >= from) && window.1.is_none_or(|to| at <= to)
@@ -137,7 +137,7 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
             let new = part
                 .into_iter()
                 .filter(|job| found.insert((job.id, job.restarts)));
-            let own = new.map(|job| Record::of_job(&job, &mapping, &ctx));
+            let own = new.map(|job| EndedJob::of_job(&job, &mapping, &ctx));
             jobs.extend(own.filter(fits));
         });
         answered.map_err(|e| unreachable(&e))?;
@@ -149,7 +149,7 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
 /// Prints jobs, or the sums of them.
 fn finish(
     parsed: &Parsed,
-    jobs: &[Record],
+    jobs: &[EndedJob],
     named: &[selection::JobOperand],
     ctx: &Ctx,
 ) -> Result<ExitCode, ExitCode> {
@@ -192,7 +192,7 @@ fn queues_with_resources(
 }
 
 /// The jobs of an accounting file of Grid Engine, in its order; `-` is standard input. Lines that are none are left out.
-fn of_file(path: &str) -> Result<Vec<Record>, ExitCode> {
+fn of_file(path: &str) -> Result<Vec<EndedJob>, ExitCode> {
     let opened: std::io::Result<Box<dyn BufRead>> = match path {
         "-" => Ok(Box::new(std::io::stdin().lock())),
         path => std::fs::File::open(path).map(|file| Box::new(BufReader::new(file)) as _),
@@ -218,7 +218,7 @@ fn of_file(path: &str) -> Result<Vec<Record>, ExitCode> {
             return Ok(jobs);
         }
         let text = String::from_utf8_lossy(&line);
-        jobs.extend(Record::of_line(text.trim_end()).filter(|_| !text.starts_with('#')));
+        jobs.extend(EndedJob::of_line(text.trim_end()).filter(|_| !text.starts_with('#')));
     }
 }
 
@@ -241,7 +241,7 @@ impl Owner<'_> {
         }
     }
 
-    fn has(self, job: &Record) -> bool {
+    fn has(self, job: &EndedJob) -> bool {
         match self {
             Owner::Any => true,
             Owner::Uid(uid) => match job.uid {
@@ -290,7 +290,7 @@ fn host(job: &AcctJob) -> String {
 }
 
 /// Whether a job has what the options say of its fields, but for the owner.
-fn fields_fit(parsed: &Parsed, job: &Record) -> bool {
+fn fields_fit(parsed: &Parsed, job: &EndedJob) -> bool {
     let mut columns = COLUMNS.iter().filter(|own| own.title != OWNER.title);
     columns.all(|column| match column.pattern(parsed) {
         None => true,
@@ -402,14 +402,14 @@ struct SumColumn {
     options: &'static [&'static str],
     title: &'static str,
     is_number: bool,
-    value: fn(&Record) -> String,
+    value: fn(&EndedJob) -> String,
 }
 
 impl SumColumn {
     const fn text(
         options: &'static [&'static str],
         title: &'static str,
-        value: fn(&Record) -> String,
+        value: fn(&EndedJob) -> String,
     ) -> SumColumn {
         SumColumn {
             options,
@@ -422,7 +422,7 @@ impl SumColumn {
     const fn number(
         options: &'static [&'static str],
         title: &'static str,
-        value: fn(&Record) -> String,
+        value: fn(&EndedJob) -> String,
     ) -> SumColumn {
         SumColumn {
             options,
@@ -477,7 +477,7 @@ struct UsageSum {
     io_wait_s: f64,
 }
 
-fn sums(columns: &[&SumColumn], jobs: &[Record]) -> Vec<UsageSum> {
+fn sums(columns: &[&SumColumn], jobs: &[EndedJob]) -> Vec<UsageSum> {
     let mut sums: BTreeMap<Vec<String>, UsageSum> = BTreeMap::new();
     for job in jobs {
         let used = &job.used;
@@ -510,7 +510,7 @@ fn sums(columns: &[&SumColumn], jobs: &[Record]) -> Vec<UsageSum> {
 }
 
 /// Sums, for all values of the fields that options name.
-fn summary(parsed: &Parsed, jobs: &[Record]) -> String {
+fn summary(parsed: &Parsed, jobs: &[EndedJob]) -> String {
     let all = COLUMNS.iter();
     let columns: Vec<&SumColumn> = all.filter(|own| own.is_asked_for(parsed)).collect();
     let sums = sums(&columns, jobs);
@@ -597,9 +597,9 @@ mod tests {
         job
     }
 
-    fn recorded(job: &AcctJob) -> Record {
+    fn recorded(job: &AcctJob) -> EndedJob {
         let ctx = Ctx::bare("c", jiff::tz::TimeZone::UTC);
-        Record::of_job(job, &Mapping::default(), &ctx)
+        EndedJob::of_job(job, &Mapping::default(), &ctx)
     }
 
     #[test]

@@ -157,7 +157,7 @@ fn job_change(
         fail(&format!("Job {number} is not in error state"), 1);
         return false;
     }
-    // Of a queue there is a line about the queue alone.
+    // The line about a queue takes the place of those of its jobs.
     let done = if is_silent {
         String::new()
     } else {

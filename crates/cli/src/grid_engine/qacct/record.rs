@@ -36,7 +36,7 @@ pub(super) struct Used {
 
 /// A job that has ended.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Record {
+pub(super) struct EndedJob {
     pub(super) queue: String,
     pub(super) host: String,
     pub(super) group: String,
@@ -69,10 +69,10 @@ pub(super) struct Record {
     pub(super) is_slave: bool,
 }
 
-impl Record {
+impl EndedJob {
     /// A job of accounting.
-    pub(super) fn of_job(job: &AcctJob, mapping: &Mapping, ctx: &Ctx) -> Record {
-        Record {
+    pub(super) fn of_job(job: &AcctJob, mapping: &Mapping, ctx: &Ctx) -> EndedJob {
+        EndedJob {
             queue: queue(job, mapping, ctx),
             host: host(job),
             group: job.group.clone(),
@@ -102,7 +102,7 @@ impl Record {
     }
 
     /// A line of an accounting file, as accounting(5) of Grid Engine 8.1.9 describes it; later versions add fields behind these.
-    pub(super) fn of_line(line: &str) -> Option<Record> {
+    pub(super) fn of_line(line: &str) -> Option<EndedJob> {
         let fields: Vec<&str> = line.split(':').collect();
         let text = |at: usize| fields.get(at).copied();
         let number = |at: usize| -> Option<f64> { text(at)?.parse().ok() };
@@ -127,7 +127,7 @@ impl Record {
         for (count, at) in counts.iter_mut().zip(21..31) {
             *count = whole(at)?;
         }
-        Some(Record {
+        Some(EndedJob {
             queue: text(0)?.to_owned(),
             host: text(1)?.to_owned(),
             group: text(2)?.to_owned(),
@@ -346,7 +346,7 @@ mod tests {
         let line = "all.q:vm:geuser:geuser:Z:7000028:sge:0:1796062780:1796062780:1796062781:100:137:1:0.000995:0.006023:\
                     5000.000000:0:0:0:0:527:0:0:0.000000:32:0:0:0:4:2:NONE:defaultdepartment:smp:2:3:0.007018:0.000000:\
                     0.000020:-l h_rt=600:0.000000:NONE:3645440.000000:7:1796062000";
-        let record = Record::of_line(line).unwrap();
+        let record = EndedJob::of_line(line).unwrap();
         let ctx = Ctx::bare("c", TimeZone::UTC);
         let mut text = String::new();
         record.print(&mut text, &ctx);
@@ -376,7 +376,7 @@ mod tests {
             assert!(text.contains(&format!("{row}\n")), "{row}\n{text}");
         }
         for wrong in ["", "#", "a:b", &line.replace("7000028", "x"), &line[..200]] {
-            assert_eq!(Record::of_line(wrong), None, "{wrong}");
+            assert_eq!(EndedJob::of_line(wrong), None, "{wrong}");
         }
         assert_eq!(status(3), "3                   ");
         assert_eq!(status(4_294_967_295), "4294967295          ");
