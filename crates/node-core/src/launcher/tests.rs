@@ -4,6 +4,7 @@
 mod actions;
 mod dismissed;
 mod floods;
+mod marked_signals;
 mod random;
 mod scenarios;
 mod tmp_dirs;
