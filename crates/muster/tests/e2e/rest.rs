@@ -6,6 +6,7 @@ mod events;
 mod listening;
 mod long;
 mod own_paths;
+mod piped;
 mod shapes;
 mod verified;
 mod versions;
@@ -783,23 +784,6 @@ fn the_daemon_is_nobody_and_refuses_what_it_does_not_know() {
     refused("-t 1 :1", "expected a number from 2 to 1024");
     refused("-u nosuchuser unix:$PWD/s", "there is no such user");
     refused("", "there is nowhere to listen");
-    let piped = |request: &str| {
-        c.run(&format!(
-            "printf '{request}' | SLURMRESTD_SECURITY=disable_user_check timeout 60 slurmrestd"
-        ))
-    };
-    let answered = piped("GET /openapi HTTP/1.1\\r\\nConnection: Close\\r\\n\\r\\n");
-    assert!(answered.code == 0 && answered.out.starts_with("HTTP/1.1 200 OK\r\n"));
-    assert!(answered.out.ends_with('}'));
-    let two = "GET /openapi HTTP/1.1\\r\\n\\r\\n".repeat(2);
-    assert_eq!(piped(&two).out.matches("HTTP/1.1 200 OK").count(), 2);
-    for wrong in [
-        "INVALID",
-        "INVALID\\r\\n\\r\\n",
-        "GET /openapi HTTP/1.1\\r\\nINVALID\\r\\n\\r\\n",
-    ] {
-        assert_eq!(piped(wrong).code, 1, "{wrong}");
-    }
     assert!(c.run("slurmrestd -a list").err.contains("rest_auth/jwt"));
     assert!(
         c.run("slurmrestd -d list")

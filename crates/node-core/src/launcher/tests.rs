@@ -6,6 +6,7 @@ mod dismissed;
 mod early_signals;
 mod floods;
 mod last_lines;
+mod marked_signals;
 mod random;
 mod scenarios;
 mod tmp_dirs;

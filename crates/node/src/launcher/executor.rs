@@ -11,14 +11,11 @@ use super::script_start::ScriptStarter;
 use super::scripts::Scripts;
 use super::search::Search;
 use super::stepds::{self, Stepds};
-use super::timers::Timers;
-use super::tmp_dirs::Removals;
-use super::{controller_key, groups, measure, programs};
+use super::{controller_key, groups, measure, programs, timers::Timers, tmp_dirs::Removals};
 use crate::cgroup::jobs::Jobs as JobGroups;
 use crate::os_error::is_temporary;
 use crate::reaping::{self, ReapResult};
 use crate::removal::Removal;
-use crate::sys::cells::SentSignal;
 use crate::{now, step_result, sys};
 use muster_model::ids::{JobAttempt, JobId, StepNo};
 use muster_model::job::ResourceUsage;
@@ -33,7 +30,6 @@ use muster_node_core::launcher::{
 };
 use muster_node_core::messages::{AttachAgent, FirstOrder, LauncherEvent};
 use muster_node_core::now::Now;
-use muster_node_core::signals;
 use muster_node_core::stepd_reuse::result_path;
 use nix::unistd::geteuid;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -445,11 +441,7 @@ impl LauncherExecutor {
                 signal,
                 steps_too,
             } => {
-                let signal = SentSignal {
-                    number: signal,
-                    value: steps_too.then(|| signals::whole_job_value(of.attempt.job)),
-                };
-                search.signal_script(launcher, of, script, signal);
+                search.signal_script(launcher, of, script, (signal, steps_too));
                 None
             }
             Action::SignalBelow { of, roots, signal } => {

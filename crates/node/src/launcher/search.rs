@@ -13,6 +13,7 @@ use muster_node_core::launcher::Launcher;
 use muster_node_core::launcher::interface::{
     Event, Leftovers, ProcessOwner, ProcessSearch, ProcessTraits,
 };
+use muster_node_core::signals;
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
 
@@ -160,8 +161,10 @@ impl Search {
         launcher: &Launcher,
         of: ProcessSearch,
         script: Option<i32>,
-        signal: SentSignal,
+        (number, steps_too): (i32, bool),
     ) {
+        let value = steps_too.then(|| signals::whole_job_value(of.attempt.job));
+        let signal = SentSignal { number, value };
         if signal.number == libc::SIGKILL {
             self.groups.kill_script(of.attempt);
         }

@@ -225,11 +225,10 @@ fn named(
 
 /// Cores of each of the named nodes: one number for each, or one for all of them together.
 fn cores_of_each(asked: &[u32], nodes: usize) -> Result<Vec<u32>, Refusal> {
-    if let [total] = *asked {
-        let count = u32::try_from(nodes).unwrap_or(u32::MAX).max(1);
-        if total >= count {
-            return Ok(spread(total, count).collect());
-        }
+    if let ([total], Ok(count @ 1..)) = (asked, u32::try_from(nodes))
+        && *total >= count
+    {
+        return Ok(spread(*total, count).collect());
     }
     match asked.len() == nodes {
         true => Ok(asked.to_vec()),

@@ -407,29 +407,6 @@ fn signals_for_a_script_that_is_being_started_reach_it() {
     assert!(its.contains(&SIGSTOP) && its.contains(&10), "{its:?}");
 }
 
-/// An srun in the script would pass them on otherwise, and the tasks would get them twice.
-#[test]
-fn signals_for_a_whole_job_are_marked() {
-    let mut world = World::new();
-    let job = batch(&mut world);
-    let mut signal = |step, signal: u32, scope| {
-        world.order(Order::Signal {
-            job: job.job,
-            attempt: job.attempt,
-            step,
-            signal,
-            scope,
-            cancelled_by: None,
-        });
-    };
-    signal(None, 10, SignalScope::Full);
-    signal(Some(StepNo::BATCH), 12, SignalScope::Steps);
-    signal(None, 14, SignalScope::Batch);
-    let script = world.script(job);
-    assert_eq!(world.signals, [(script, 10), (script, 12), (script, 14)]);
-    assert_eq!(world.signals_for_steps_too, [10]);
-}
-
 /// A script that got the first of these alone would stand still for ever.
 #[test]
 fn signals_from_before_a_script_come_in_their_order() {
