@@ -6,7 +6,7 @@ use crate::logging;
 use anyhow::{Context as _, Result, bail, ensure};
 use muster_conf::endpoint::{self, Endpoint, conf_path};
 use muster_ctld::notify::Notify;
-use muster_restd::{Authentication, Limits, ListenAddress, Listeners, ServedPaths};
+use muster_restd::{Authentication, Limits, ListenAddress, Listeners, RestAccess, ServedPaths};
 use nix::sys::prctl;
 use nix::unistd::{Gid, Uid, User, getegid, geteuid};
 use std::path::PathBuf;
@@ -75,7 +75,7 @@ struct Args {
     limits: Limits,
     verbose: usize,
     addresses: Vec<ListenAddress>,
-    /// Those of `SLURMRESTD_LISTEN`, for a start without sockets of systemd.
+    /// Addresses of `SLURMRESTD_LISTEN`, for a start without sockets of systemd.
     usual_addresses: Vec<ListenAddress>,
 }
 
@@ -210,8 +210,11 @@ fn start(args: Args) -> Result<()> {
     prctl::set_dumpable(false).context("this process cannot be protected from others")?;
     prctl::set_no_new_privs().context("no_new_privs")?;
     Notify::from_environment().send("READY=1");
-    let allowed = (args.authentication, args.served);
-    muster_restd::serve(listeners, conf, allowed, args.limits)
+    let access = RestAccess {
+        authentication: args.authentication,
+        served: args.served,
+    };
+    muster_restd::serve(listeners, conf, access, args.limits)
 }
 
 /// The sockets of systemd with those of the command line, else those of the command line and of `SLURMRESTD_LISTEN`, else the one

@@ -17,4 +17,4 @@ mod user_stream;
 pub use identity::Authentication;
 pub use listen::{AddressError, ListenAddress, Listeners};
 pub use served_paths::ServedPaths;
-pub use server::{Limits, serve};
+pub use server::{Limits, RestAccess, serve};

@@ -68,6 +68,15 @@ pub struct Limits {
     pub threads: usize,
 }
 
+/// Ways of authentication, and the paths that are served.
+#[derive(Clone, Debug)]
+pub struct RestAccess {
+    /// The proof of a request's user (`-a`).
+    pub authentication: Authentication,
+    /// The paths of Slurm's API that are served (`-s`, `-d`).
+    pub served: ServedPaths,
+}
+
 pub(crate) struct Shared {
     conf: PathBuf,
     allowed: Authentication,
@@ -111,7 +120,7 @@ impl LineLimit {
 pub fn serve(
     listeners: Listeners,
     conf: PathBuf,
-    (allowed, served): (Authentication, ServedPaths),
+    access: RestAccess,
     limits: Limits,
 ) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -122,8 +131,8 @@ pub fn serve(
     let shared = Arc::new(Shared {
         feeds: Feeds::new(conf.clone(), limits.connections),
         conf,
-        allowed,
-        served,
+        allowed: access.authentication,
+        served: access.served,
         connections: Connections::default(),
         places: ConnectionSlots::new(
             limits.connections,
