@@ -4,6 +4,7 @@ use crate::connection_slots::{ConnectionSlot, ConnectionSlots, Origin, ReservedB
 use crate::connections::{Connections, ConnectionsOf};
 use crate::events::{EventBody, Feeds, NoStream};
 use crate::identity::{Authentication, Credentials, Identity, Peer};
+use crate::line_limit::LineLimit;
 use crate::listen::{Connection, Listeners};
 use crate::pages;
 use crate::parts::{PartsBody, PartsHead, PartsSink, PartsTurns};
@@ -26,7 +27,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -54,8 +56,6 @@ const PART_BYTES: usize = 64 << 10;
 const LARGE: usize = 2;
 /// Characters of a path in the log.
 const LOGGED_CHARS: usize = 160;
-/// Lines of requests that are nobody's, in a second.
-const STRANGERS_LINES: u32 = 10;
 /// Lifetime of a connection.
 const CONNECTION_LIFE: Duration = Duration::from_secs(600);
 
@@ -79,28 +79,6 @@ struct Shared {
     streams: Arc<Semaphore>,
     feeds: Arc<Feeds>,
     log: Arc<LineLimit>,
-}
-
-/// Limit of lines that requests write to the log.
-#[derive(Debug, Default)]
-struct LineLimit(Mutex<Option<(Instant, u32)>>);
-
-impl LineLimit {
-    /// Whether a request may write its line: of those that are nobody's, few in a second.
-    fn may_write(&self, is_known: bool) -> bool {
-        if is_known {
-            return true;
-        }
-        let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        let second = Duration::from_secs(1);
-        let (since, count) = match *counted {
-            Some((since, count)) if now.duration_since(since) < second => (since, count + 1),
-            _ => (now, 0),
-        };
-        *counted = Some((since, count));
-        count < STRANGERS_LINES
-    }
 }
 
 /// Serves until a signal ends the process, or the only connection has ended.
@@ -244,7 +222,9 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let Some(place) = shared.places.admit(origin) else {
-        log::warn!("{}: all connections are taken", peer.source);
+        if shared.log.may_write(false) {
+            log::warn!("{}: all connections are taken", peer.source);
+        }
         return;
     };
     let key = place.key();
@@ -331,15 +311,16 @@ async fn respond(
     let method = request.method().clone();
     let source = peer.source.clone();
     let log = shared.log.clone();
+    let is_known = AtomicBool::new(false);
     let answer = match method == Method::GET && path == rest::events::PATH {
-        true => stream(request, peer, place, shared)
+        true => stream(request, peer, place, shared, &is_known)
             .await
             .map(SentAnswer::Events),
-        false => answer(request, peer, place, shared).await,
+        false => answer(request, peer, place, shared, &is_known).await,
     };
     let answer = answer.unwrap_or_else(SentAnswer::Whole);
     let status = answer.head().0;
-    if log.may_write(status != HttpStatus::UNAUTHORIZED) {
+    if log.may_write(is_known.into_inner()) {
         let path: String = path.chars().take(LOGGED_CHARS).collect();
         log::info!(
             "{source}: {} {} -> {}",
@@ -402,6 +383,7 @@ async fn answer(
     peer: Arc<Peer>,
     place: &Arc<ConnectionSlot>,
     shared: Arc<Shared>,
+    is_known: &AtomicBool,
 ) -> Result<SentAnswer, RestReply> {
     let (head, body) = request.into_parts();
     let method = match head.method {
@@ -450,7 +432,7 @@ async fn answer(
         // Before a body is read of who has not even said who it is.
         return Err(unauthorized("Authentication failure"));
     }
-    let identity = identify(given, peer, place, &shared).await?;
+    let identity = identify(given, peer, place, &shared, is_known).await?;
     let mut kept = place.keep(0);
     let body = read(body, &mut kept).await?;
     let query = head.uri.query().unwrap_or("").to_owned();
@@ -516,6 +498,7 @@ async fn stream(
     peer: Arc<Peer>,
     place: &Arc<ConnectionSlot>,
     shared: Arc<Shared>,
+    is_known: &AtomicBool,
 ) -> Result<EventBody, RestReply> {
     let (head, _) = request.into_parts();
     let given = credentials(&head.headers).map_err(unauthorized)?;
@@ -526,7 +509,7 @@ async fn stream(
     let last_event_id = last_event_id.map(|value| value.to_str().unwrap_or("?"));
     let query = head.uri.query().unwrap_or("");
     let (filter, after) = rest::events::StreamFilter::read(query, last_event_id)?;
-    let identity = identify(given, peer, place, &shared).await?;
+    let identity = identify(given, peer, place, &shared, is_known).await?;
     let opened = shared.feeds.open(identity, filter, after);
     opened.map_err(|why| match why {
         NoStream::OfUser => {
@@ -545,6 +528,7 @@ async fn identify(
     peer: Arc<Peer>,
     place: &ConnectionSlot,
     shared: &Arc<Shared>,
+    is_known: &AtomicBool,
 ) -> Result<Identity, RestReply> {
     let turn = turn(place, None).await;
     let own = Arc::clone(shared);
@@ -557,7 +541,7 @@ async fn identify(
             conf: &own.conf,
             since: Instant::now(),
         };
-        let is_known = match connections.confirm() {
+        let is_confirmed = match connections.confirm() {
             Ok(()) => true,
             // Errors of the controller are reported where it is asked.
             Err(ConnectError::Config(_) | ConnectError::Unreachable { .. }) => false,
@@ -565,17 +549,18 @@ async fn identify(
             Err(error) => return Err(unauthorized(&error)),
         };
         identity.look_up().map_err(|e| unauthorized(&e))?;
-        Ok((identity, is_known))
+        Ok((identity, is_confirmed))
     });
-    let (identity, is_known) = confirming.await.unwrap_or_else(|error| {
+    let (identity, is_confirmed) = confirming.await.unwrap_or_else(|error| {
         log::error!("a request could not be answered: {error}");
         Err(RestReply::text(
             HttpStatus::INTERNAL_ERROR,
             "The request could not be answered.",
         ))
     })?;
-    if is_known {
+    if is_confirmed {
         place.set_known();
+        is_known.store(true, Ordering::Relaxed);
     }
     Ok(identity)
 }

@@ -33,15 +33,6 @@ fn a_part_that_ends_is_not_done_without() {
 }
 
 #[test]
-fn lines_of_strangers_are_few() {
-    let limit = LineLimit::default();
-    let written = (0..1000).filter(|_| limit.may_write(false)).count();
-    // It may have taken more than a second.
-    assert!((10..100).contains(&written), "{written}");
-    assert!((0..1000).all(|_| limit.may_write(true)));
-}
-
-#[test]
 fn what_is_accepted_decides_the_form() {
     let yaml = |value| wants_yaml(&headers(&[("accept", value)]));
     assert_eq!(wants_yaml(&headers(&[])), Some(false));
