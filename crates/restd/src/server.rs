@@ -437,10 +437,9 @@ async fn answer(
     let body = read(body, &mut kept).await?;
     let query = head.uri.query().unwrap_or("").to_owned();
     let is_large = body.len() > SMALL_BODY_BYTES || rest::is_listing(method, &path);
-    let of_user = shared.places.large_of_user(identity.caller.uid);
     let of_all = &shared.large[usize::from(path.starts_with("/slurmdb"))];
-    let large = is_large.then(|| [of_user, place.large.clone(), of_all.clone()]);
-    let mut turn = turn(place, large).await;
+    let large = is_large.then_some(of_all);
+    let mut turn = turn_of_user(place, &shared.places, identity.caller.uid, large).await;
     // A long answer in parts needs little memory: of its turns the user's own stays.
     let turns = PartsTurns {
         large: turn.drain(1..if is_large { 3 } else { 1 }).collect(),
@@ -530,7 +529,7 @@ async fn identify(
     shared: &Arc<Shared>,
     is_known: &AtomicBool,
 ) -> Result<Identity, RestReply> {
-    let turn = turn(place, None).await;
+    let turn = turn(place, []).await;
     let own = Arc::clone(shared);
     let confirming = tokio::task::spawn_blocking(move || {
         let _turn = turn;
@@ -565,15 +564,32 @@ async fn identify(
     Ok(identity)
 }
 
-/// Waits until a request may be answered: its origin has few others, and of those that need much memory there are few of a user,
-/// of an origin and at all.
+/// Waits until a request of a user may be answered: the user has few others, also by other connections of the same proxy, and of those
+/// that need much memory there are few of a user, of an origin and at all.
+async fn turn_of_user(
+    place: &ConnectionSlot,
+    places: &ConnectionSlots,
+    uid: u32,
+    large_of_all: Option<&Arc<Semaphore>>,
+) -> Vec<OwnedSemaphorePermit> {
+    let large = large_of_all.map(|of_all| {
+        [
+            places.large_of_user(uid),
+            place.large.clone(),
+            of_all.clone(),
+        ]
+    });
+    let lanes = large.into_iter().flatten();
+    turn(place, lanes.chain([places.requests_of_user(uid)])).await
+}
+
+/// Waits until a request may be answered: its origin has few others, and there are turns in all lanes.
 async fn turn(
     place: &ConnectionSlot,
-    big: Option<[Arc<Semaphore>; 3]>,
+    lanes: impl IntoIterator<Item = Arc<Semaphore>>,
 ) -> Vec<OwnedSemaphorePermit> {
-    let lanes = big.into_iter().flatten().chain([place.requests.clone()]);
     let mut permits = Vec::new();
-    for lane in lanes {
+    for lane in lanes.into_iter().chain([place.requests.clone()]) {
         // None is ever closed.
         permits.extend(lane.acquire_owned().await);
     }

@@ -70,3 +70,34 @@ fn one_token_is_sent_in_one_way() {
     assert!(of(&[(token, "t"), (token, "u")]).is_err());
     assert!(of(&[("authorization", "Basic x")]).is_err());
 }
+
+/// Behind a proxy all users come from one address.
+#[test]
+fn requests_of_one_user_leave_a_turn_for_others_of_the_same_proxy() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    runtime.unwrap().block_on(async {
+        let places = ConnectionSlots::new(8, 0, 3);
+        let proxy = Origin::of([10, 0, 0, 1].into());
+        let place = places.admit(proxy).unwrap();
+        let mut held = Vec::new();
+        let waits = loop {
+            let mut next = Box::pin(turn_of_user(&place, &places, 5, None));
+            match poll_once(next.as_mut()) {
+                Poll::Ready(turn) => held.push(turn),
+                Poll::Pending => break next,
+            }
+        };
+        assert_eq!(held.len(), 2);
+        let mut other = Box::pin(turn_of_user(&place, &places, 6, None));
+        let Poll::Ready(other) = poll_once(other.as_mut()) else {
+            panic!("another user waits behind all requests of the first");
+        };
+        drop((held, other));
+        waits.await;
+    });
+}
+
+/// Polls once, without a wake.
+fn poll_once<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(std::task::Waker::noop()))
+}
