@@ -358,6 +358,10 @@ def table_and_changes(browser, site, jobs):
         view.page.click("#job-save")
     lines = Path(saved.value.path()).read_text().splitlines()
     assert len(lines) == count + 1, (len(lines), count)
+    # No cell is a formula, whatever parts cells where the file is read.
+    cells = view.page.evaluate("async (all) => { const {csvCell} = await import('/web/base.js'); return all.map(csvCell); }",
+                               ["=1", "a;=HYPERLINK(\"x\")", "a\t-1\n +2", "\uff1d1", "a=1-2", 7])
+    assert cells == ["\"'=1\"", "\"a;'=HYPERLINK(\"\"x\"\")\"", "\"a\t'-1\n '+2\"", "\"'\uff1d1\"", '"a=1-2"', '"7"'], cells
     # A job is released and cancelled, a node drained and resumed.
     view.open(f"job/{jobs['held']}")
     view.page.click("#job-hold")

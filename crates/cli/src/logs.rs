@@ -10,7 +10,7 @@ use muster_proto::client::{JobFilter, RequestBody, Response};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 
 /// muster logs.
@@ -168,7 +168,7 @@ fn await_start(found: &LogFile, client: &mut Client, follow: bool) -> Result<(),
 /// Opens the file, which a job that has just started may not have made yet.
 fn open(found: &LogFile, mut job: Option<&mut FollowedJob>) -> Result<File, Failure> {
     loop {
-        let error = match File::open(&found.path) {
+        let error = match open_regular(&found.path) {
             Ok(file) => return Ok(file),
             Err(error) => error,
         };
@@ -188,6 +188,19 @@ fn open(found: &LogFile, mut job: Option<&mut FollowedJob>) -> Result<File, Fail
             _ => unreadable(&found.path, &error),
         });
     }
+}
+
+/// Opens a file whose name another user may have chosen. What it leads to is looked at before it is opened: a pipe would keep who looks
+/// waiting, and the opening of a device does something.
+fn open_regular(path: &str) -> io::Result<File> {
+    let place = File::options()
+        .read(true)
+        .custom_flags(libc::O_PATH)
+        .open(path)?;
+    if !place.metadata()?.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    File::open(format!("/proc/self/fd/{}", place.as_raw_fd()))
 }
 
 /// The end of a file.
@@ -210,11 +223,7 @@ pub(crate) fn end_of(word: &str, lines: usize) -> Result<FileEnd, String> {
         return Err(format!("job {word} has not started"));
     }
     let wrong = |e: io::Error| format!("{}: {e}", found.path);
-    // A name that leads to a pipe must not keep who looks waiting.
-    let file = File::options()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK)
-        .open(&found.path);
+    let file = open_regular(&found.path);
     let mut file = file.map_err(|e| match &found.host {
         Some(host) if e.kind() == io::ErrorKind::NotFound => {
             format!(
@@ -225,9 +234,6 @@ pub(crate) fn end_of(word: &str, lines: usize) -> Result<FileEnd, String> {
         _ => wrong(e),
     })?;
     let about = file.metadata().map_err(wrong)?;
-    if !about.is_file() {
-        return Err(format!("{} is not a regular file", found.path));
-    }
     let begin = about.len().saturating_sub(PART as u64);
     file.seek(SeekFrom::Start(begin)).map_err(wrong)?;
     let mut bytes = Vec::new();
@@ -336,6 +342,29 @@ impl FollowedJob {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_regular_files_are_opened() {
+        let dir = std::env::temp_dir().join(format!("muster-logs-dir-{}", std::process::id()));
+        std::fs::create_dir(&dir).unwrap();
+        let path = |name: &str| dir.join(name).to_str().unwrap().to_owned();
+        std::fs::write(path("file"), "text").unwrap();
+        std::os::unix::fs::symlink(path("file"), path("link")).unwrap();
+        nix::unistd::mkfifo(path("pipe").as_str(), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", path("device")).unwrap();
+        let read = |name: &str| {
+            let mut text = String::new();
+            let mut file = open_regular(&path(name)).map_err(|e| e.to_string())?;
+            file.read_to_string(&mut text).unwrap();
+            Ok::<_, String>(text)
+        };
+        assert_eq!(read("file").unwrap(), "text");
+        assert_eq!(read("link").unwrap(), "text");
+        for name in ["pipe", "device", ""] {
+            assert_eq!(read(name).unwrap_err(), "not a regular file", "{name}");
+        }
+        std::fs::remove_dir_all(dir).unwrap();
+    }
 
     #[test]
     fn the_last_lines_begin_where_they_begin() {

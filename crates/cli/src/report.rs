@@ -22,7 +22,8 @@ use muster_proto::acct::{AcctJob, AcctQuery};
 pub(crate) use output::Format;
 use output::Report;
 use period::{Division, Every, divide};
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use sums::{JobSums, MEASURES, Measure};
 
@@ -98,6 +99,8 @@ Columns: runs*, completed*, failed*, timeout*, out_of_memory*, node_failed*, can
 longest_s*, wait_s*, cpu_s*, gpu_s*, node_s, cpu_efficiency*, last_end.
 ";
 
+/// Bytes of a row beside its words: its sums, and what it has in the answer.
+const ROW_BYTES: usize = 512;
 /// Days before today with which a report begins.
 const DAYS: i32 = 30;
 
@@ -158,6 +161,8 @@ pub(crate) struct Request {
     top: Option<usize>,
     start: Option<String>,
     end: Option<String>,
+    /// Bytes of rows that are kept at most.
+    pub(crate) row_bytes_max: usize,
     /// Output format.
     pub(crate) format: Format,
 }
@@ -178,6 +183,7 @@ impl Default for Request {
             top: None,
             start: None,
             end: None,
+            row_bytes_max: usize::MAX,
             format: Format::Table,
         }
     }
@@ -203,23 +209,13 @@ impl Request {
                 let nodes = hostlist::parse(value).map_err(|e| e.to_string())?;
                 self.query.nodes.extend(nodes);
             }
-            "by" => {
-                self.by = list()
-                    .iter()
-                    .map(|word| dimension(word))
-                    .collect::<Result<_, _>>()?
-            }
+            "by" => self.by = each_once(&list(), dimension)?,
             "every" => {
                 let every = Every::parse(value);
                 self.every = Some(every.ok_or("expected hour, day or month")?);
             }
             "columns" if value == "all" => self.columns = MEASURES.iter().collect(),
-            "columns" => {
-                self.columns = list()
-                    .iter()
-                    .map(|word| column(word))
-                    .collect::<Result<_, _>>()?
-            }
+            "columns" => self.columns = each_once(&list(), column)?,
             "sort" => self.sort = Some(column(value)?),
             "top" => self.top = Some(value.parse().map_err(|_| "expected a number")?),
             "starttime" => self.start = Some(value.to_owned()),
@@ -263,6 +259,19 @@ impl Request {
             false => Err("the end is not after the start".to_owned()),
         }
     }
+}
+
+/// Reads words of a list, each of which may be there once: every row has what they name.
+fn each_once<T>(
+    words: &[String],
+    read: impl Fn(&str) -> Result<T, String>,
+) -> Result<Vec<T>, String> {
+    let mut known = HashSet::new();
+    let read_new = words.iter().map(|word| match known.insert(word) {
+        true => read(word),
+        false => Err(format!("'{word}' is there twice")),
+    });
+    read_new.collect()
 }
 
 fn dimension(word: &str) -> Result<(&'static str, Dimension), String> {
@@ -331,7 +340,8 @@ fn shown(text: &str) -> Result<(), Failure> {
 fn make(client: &mut Client, request: &Request, conf: &Path) -> Result<Report, Failure> {
     let failed = |why: String| Failure::new(format!("muster report: {why}"));
     let plan = request.plan(conf).map_err(failed)?;
-    plan.make(client).map_err(failed_call("muster report"))
+    let work = plan.read(client).map_err(failed_call("muster report"))?;
+    work.report().map_err(failed)
 }
 
 /// A report that can be made.
@@ -360,38 +370,18 @@ impl Request {
 }
 
 impl Plan<'_> {
-    /// Makes the report.
+    /// Reads accounting.
     ///
     /// # Errors
-    /// Accounting cannot be asked.
-    pub(crate) fn make(&self, client: &mut Client) -> Result<Report, ConnectError> {
-        let request = self.request;
-        let mut work = Work {
-            plan: self,
-            rows: HashMap::new(),
-            total: JobSums::default(),
-        };
-        let mut query = request.query.clone();
+    /// It cannot be asked.
+    pub(crate) fn read(&self, client: &mut Client) -> Result<Work<'_>, ConnectError> {
+        let mut work = Work::new(self, &client.endpoint.cluster);
+        let mut query = self.request.query.clone();
         (query.start, query.end) = (Some(self.period.start), Some(self.period.end));
-        let cluster = client.endpoint.cluster.clone();
         query::accounting_in_parts(client, query, |jobs, at| {
             jobs.iter().for_each(|job| work.add(job, at));
         })?;
-        let Work {
-            rows, mut total, ..
-        } = work;
-        total.finish();
-        let keys = request.every.iter().map(|every| every.name());
-        Ok(Report {
-            cluster,
-            period: self.period,
-            keys: keys
-                .chain(request.by.iter().map(|(name, _)| *name))
-                .collect(),
-            rows: in_order(rows, request, &self.divisions),
-            total,
-            columns: request.columns.clone(),
-        })
+        Ok(work)
     }
 }
 
@@ -399,13 +389,67 @@ impl Plan<'_> {
 type Rows = HashMap<(usize, Vec<String>), JobSums>;
 
 /// Sums that are being made.
-struct Work<'a> {
+pub(crate) struct Work<'a> {
     plan: &'a Plan<'a>,
+    cluster: String,
     rows: Rows,
+    row_bytes: usize,
+    /// Rows are missing, since there was no room for them.
+    is_full: bool,
     total: JobSums,
 }
 
-impl Work<'_> {
+impl<'a> Work<'a> {
+    fn new(plan: &'a Plan<'a>, cluster: &str) -> Work<'a> {
+        Work {
+            plan,
+            cluster: cluster.to_owned(),
+            rows: HashMap::new(),
+            row_bytes: 0,
+            is_full: false,
+            total: JobSums::default(),
+        }
+    }
+
+    /// The report.
+    ///
+    /// # Errors
+    /// It has more rows than there is room for.
+    pub(crate) fn report(mut self) -> Result<Report, String> {
+        let request = self.plan.request;
+        if self.is_full {
+            return Err(format!(
+                "the report has more than {} MiB of rows: ask for a shorter time, longer parts of it, or fewer kinds of rows",
+                request.row_bytes_max >> 20
+            ));
+        }
+        self.total.finish();
+        let keys = request.every.iter().map(|every| every.name());
+        Ok(Report {
+            cluster: self.cluster,
+            period: self.plan.period,
+            keys: keys
+                .chain(request.by.iter().map(|(name, _)| *name))
+                .collect(),
+            rows: in_order(self.rows, request, &self.plan.divisions),
+            total: self.total,
+            columns: request.columns.clone(),
+        })
+    }
+
+    /// The sums of a row; none if there is no room for it.
+    fn row(&mut self, division: usize, words: &[String]) -> Option<&mut JobSums> {
+        match self.rows.entry((division, words.to_vec())) {
+            Entry::Occupied(row) => Some(row.into_mut()),
+            Entry::Vacant(row) => {
+                let words = words.iter().map(|word| word.len() + size_of::<String>());
+                self.row_bytes += ROW_BYTES + words.sum::<usize>();
+                self.is_full |= self.row_bytes > self.plan.request.row_bytes_max;
+                (!self.is_full).then(|| row.insert(JobSums::default()))
+            }
+        }
+    }
+
     fn add(&mut self, job: &AcctJob, now: Timestamp) {
         let Plan {
             request,
@@ -413,6 +457,9 @@ impl Work<'_> {
             rules,
             ..
         } = self.plan;
+        if self.is_full {
+            return;
+        }
         let by = &request.by;
         let has = |wanted| by.iter().any(|(_, dimension)| *dimension == wanted);
         let wanted = &request.applications;
@@ -436,11 +483,13 @@ impl Work<'_> {
                 .map(|(_, d)| d.value_of(job, &application, node))
                 .collect();
             for at in used.clone() {
-                let row = self.rows.entry((at, words.clone())).or_default();
+                let Some(row) = self.row(at, &words) else {
+                    return;
+                };
                 row.add_use(job, divisions[at].period, now, part);
             }
-            if let Some(at) = ended {
-                self.rows.entry((at, words)).or_default().add_end(job);
+            if let Some(row) = ended.and_then(|at| self.row(at, &words)) {
+                row.add_end(job);
             }
         }
         for at in used {
@@ -501,3 +550,6 @@ fn in_order(rows: Rows, request: &Request, divisions: &[Division]) -> Vec<(Vec<S
     }
     shown
 }
+
+#[cfg(test)]
+mod tests;

@@ -203,7 +203,7 @@ fn start(args: Args) -> Result<()> {
     let conf = std::fs::canonicalize(&args.conf)
         .with_context(|| format!("cannot read the configuration {}", args.conf.display()))?;
     let endpoint = endpoint::read(&conf).context("the configuration")?;
-    logging::start(None, true, logging::level("warning", args.verbose))?;
+    logging::start(None, true, logging::level("info", args.verbose))?;
     let listeners = listeners(&args)?;
     become_user(&args)?;
     check_user(&endpoint)?;

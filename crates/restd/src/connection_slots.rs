@@ -160,7 +160,23 @@ pub(crate) struct ConnectionSlots {
     requests_of_one: usize,
     state: Mutex<State>,
     /// Turns of users at requests that need much memory, whichever way they come.
-    large_of_users: Mutex<HashMap<u32, Weak<Semaphore>>>,
+    large_of_users: Mutex<UserTurns>,
+    /// Turns of users at all requests.
+    requests_of_users: Mutex<UserTurns>,
+}
+
+/// Turns of users, which are there as long as somebody has them or waits.
+type UserTurns = HashMap<u32, Weak<Semaphore>>;
+
+fn turns_of(all: &Mutex<UserTurns>, uid: u32, count: usize) -> Arc<Semaphore> {
+    let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = all.get(&uid).and_then(Weak::upgrade) {
+        return known;
+    }
+    all.retain(|_, turns| turns.strong_count() > 0);
+    let made = Arc::new(Semaphore::new(count));
+    all.insert(uid, Arc::downgrade(&made));
+    made
 }
 
 impl ConnectionSlots {
@@ -173,20 +189,19 @@ impl ConnectionSlots {
             requests_of_one,
             state: Mutex::default(),
             large_of_users: Mutex::default(),
+            requests_of_users: Mutex::default(),
         })
     }
 
     /// The turns of a user at requests that need much memory. A user who comes by several ways has them once.
     pub(crate) fn large_of_user(&self, uid: u32) -> Arc<Semaphore> {
-        let all = self.large_of_users.lock();
-        let mut all = all.unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = all.get(&uid).and_then(Weak::upgrade) {
-            return known;
-        }
-        all.retain(|_, turns| turns.strong_count() > 0);
-        let made = Arc::new(Semaphore::new(LARGE_OF_ONE));
-        all.insert(uid, Arc::downgrade(&made));
-        made
+        turns_of(&self.large_of_users, uid, LARGE_OF_ONE)
+    }
+
+    /// The turns of a user at all requests: one less than an origin has, which may be a proxy that others come by.
+    pub(crate) fn requests_of_user(&self, uid: u32) -> Arc<Semaphore> {
+        let count = self.requests_of_one.saturating_sub(1).max(1);
+        turns_of(&self.requests_of_users, uid, count)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -6,6 +6,7 @@ mod connection_slots;
 mod connections;
 mod events;
 mod identity;
+mod line_limit;
 mod listen;
 mod pages;
 mod parts;

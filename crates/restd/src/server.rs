@@ -4,6 +4,7 @@ use crate::connection_slots::{ConnectionSlot, ConnectionSlots, Origin, ReservedB
 use crate::connections::{Connections, ConnectionsOf};
 use crate::events::{EventBody, Feeds, NoStream};
 use crate::identity::{Authentication, Credentials, Identity, Peer};
+use crate::line_limit::LineLimit;
 use crate::listen::Listeners;
 use crate::pages;
 use crate::parts::{PartsBody, PartsHead, PartsSink, PartsTurns};
@@ -26,7 +27,8 @@ use std::convert::Infallible;
 use std::io;
 use std::path::PathBuf;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -54,8 +56,6 @@ const PART_BYTES: usize = 64 << 10;
 const LARGE: usize = 2;
 /// Characters of a path in the log.
 const LOGGED_CHARS: usize = 160;
-/// Lines of requests that are nobody's, in a second.
-const STRANGERS_LINES: u32 = 10;
 /// Lifetime of a connection.
 const CONNECTION_LIFE: Duration = Duration::from_secs(600);
 
@@ -89,28 +89,6 @@ pub(crate) struct Shared {
     streams: Arc<Semaphore>,
     feeds: Arc<Feeds>,
     log: Arc<LineLimit>,
-}
-
-/// Limit of lines that requests write to the log.
-#[derive(Debug, Default)]
-struct LineLimit(Mutex<Option<(Instant, u32)>>);
-
-impl LineLimit {
-    /// Whether a request may write its line: of those that are nobody's, few in a second.
-    fn may_write(&self, is_known: bool) -> bool {
-        if is_known {
-            return true;
-        }
-        let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        let second = Duration::from_secs(1);
-        let (since, count) = match *counted {
-            Some((since, count)) if now.duration_since(since) < second => (since, count + 1),
-            _ => (now, 0),
-        };
-        *counted = Some((since, count));
-        count < STRANGERS_LINES
-    }
 }
 
 /// Serves until a signal ends the process, or the only connection has ended.
@@ -227,7 +205,9 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let Some(place) = shared.places.admit(origin) else {
-        log::warn!("{}: all connections are taken", peer.source);
+        if shared.log.may_write(false) {
+            log::warn!("{}: all connections are taken", peer.source);
+        }
         return;
     };
     let key = place.key();
@@ -298,15 +278,16 @@ async fn respond(
     let method = request.method().clone();
     let source = peer.source.clone();
     let log = shared.log.clone();
+    let is_known = AtomicBool::new(false);
     let answer = match method == Method::GET && path == rest::events::PATH {
-        true => stream(request, peer, place, shared)
+        true => stream(request, peer, place, shared, &is_known)
             .await
             .map(SentAnswer::Events),
-        false => answer(request, peer, place, shared).await,
+        false => answer(request, peer, place, shared, &is_known).await,
     };
     let answer = answer.unwrap_or_else(SentAnswer::Whole);
     let status = answer.head().0;
-    if log.may_write(status != HttpStatus::UNAUTHORIZED) {
+    if log.may_write(is_known.into_inner()) {
         let path: String = path.chars().take(LOGGED_CHARS).collect();
         log::info!(
             "{source}: {} {} -> {}",
@@ -369,6 +350,7 @@ async fn answer(
     peer: Arc<Peer>,
     place: &Arc<ConnectionSlot>,
     shared: Arc<Shared>,
+    is_known: &AtomicBool,
 ) -> Result<SentAnswer, RestReply> {
     let (head, body) = request.into_parts();
     let method = match head.method {
@@ -418,15 +400,14 @@ async fn answer(
         // Before a body is read of who has not even said who it is.
         return Err(unauthorized("Authentication failure"));
     }
-    let identity = identify(given, peer, place, &shared).await?;
+    let identity = identify(given, peer, place, &shared, is_known).await?;
     let mut kept = place.keep(0);
     let body = read(body, &mut kept).await?;
     let query = head.uri.query().unwrap_or("").to_owned();
     let is_large = body.len() > SMALL_BODY_BYTES || rest::is_listing(method, &path);
-    let of_user = shared.places.large_of_user(identity.caller.uid);
     let of_all = &shared.large[usize::from(path.starts_with("/slurmdb"))];
-    let large = is_large.then(|| [of_user, place.large.clone(), of_all.clone()]);
-    let mut turn = turn(place, large).await;
+    let large = is_large.then_some(of_all);
+    let mut turn = turn_of_user(place, &shared.places, identity.caller.uid, large).await;
     // A long answer in parts needs little memory: of its turns the user's own stays.
     let turns = PartsTurns {
         large: turn.drain(1..if is_large { 3 } else { 1 }).collect(),
@@ -484,6 +465,7 @@ async fn stream(
     peer: Arc<Peer>,
     place: &Arc<ConnectionSlot>,
     shared: Arc<Shared>,
+    is_known: &AtomicBool,
 ) -> Result<EventBody, RestReply> {
     let (head, _) = request.into_parts();
     let given = credentials(&head.headers).map_err(unauthorized)?;
@@ -494,7 +476,7 @@ async fn stream(
     let last_event_id = last_event_id.map(|value| value.to_str().unwrap_or("?"));
     let query = head.uri.query().unwrap_or("");
     let (filter, after) = rest::events::StreamFilter::read(query, last_event_id)?;
-    let identity = identify(given, peer, place, &shared).await?;
+    let identity = identify(given, peer, place, &shared, is_known).await?;
     let opened = shared.feeds.open(identity, filter, after);
     opened.map_err(|why| match why {
         NoStream::OfUser => {
@@ -513,8 +495,9 @@ async fn identify(
     peer: Arc<Peer>,
     place: &ConnectionSlot,
     shared: &Arc<Shared>,
+    is_known: &AtomicBool,
 ) -> Result<Identity, RestReply> {
-    let turn = turn(place, None).await;
+    let turn = turn(place, []).await;
     let own = Arc::clone(shared);
     let confirming = tokio::task::spawn_blocking(move || {
         let _turn = turn;
@@ -525,7 +508,7 @@ async fn identify(
             conf: &own.conf,
             since: Instant::now(),
         };
-        let is_known = match connections.confirm() {
+        let is_confirmed = match connections.confirm() {
             Ok(()) => true,
             // Errors of the controller are reported where it is asked.
             Err(ConnectError::Config(_) | ConnectError::Unreachable { .. }) => false,
@@ -533,30 +516,48 @@ async fn identify(
             Err(error) => return Err(unauthorized(&error)),
         };
         identity.look_up().map_err(|e| unauthorized(&e))?;
-        Ok((identity, is_known))
+        Ok((identity, is_confirmed))
     });
-    let (identity, is_known) = confirming.await.unwrap_or_else(|error| {
+    let (identity, is_confirmed) = confirming.await.unwrap_or_else(|error| {
         log::error!("a request could not be answered: {error}");
         Err(RestReply::text(
             HttpStatus::INTERNAL_ERROR,
             "The request could not be answered.",
         ))
     })?;
-    if is_known {
+    if is_confirmed {
         place.set_known();
+        is_known.store(true, Ordering::Relaxed);
     }
     Ok(identity)
 }
 
-/// Waits until a request may be answered: its origin has few others, and of those that need much memory there are few of a user,
-/// of an origin and at all.
+/// Waits until a request of a user may be answered: the user has few others, also by other connections of the same proxy, and of those
+/// that need much memory there are few of a user, of an origin and at all.
+async fn turn_of_user(
+    place: &ConnectionSlot,
+    places: &ConnectionSlots,
+    uid: u32,
+    large_of_all: Option<&Arc<Semaphore>>,
+) -> Vec<OwnedSemaphorePermit> {
+    let large = large_of_all.map(|of_all| {
+        [
+            places.large_of_user(uid),
+            place.large.clone(),
+            of_all.clone(),
+        ]
+    });
+    let lanes = large.into_iter().flatten();
+    turn(place, lanes.chain([places.requests_of_user(uid)])).await
+}
+
+/// Waits until a request may be answered: its origin has few others, and there are turns in all lanes.
 async fn turn(
     place: &ConnectionSlot,
-    big: Option<[Arc<Semaphore>; 3]>,
+    lanes: impl IntoIterator<Item = Arc<Semaphore>>,
 ) -> Vec<OwnedSemaphorePermit> {
-    let lanes = big.into_iter().flatten().chain([place.requests.clone()]);
     let mut permits = Vec::new();
-    for lane in lanes {
+    for lane in lanes.into_iter().chain([place.requests.clone()]) {
         // None is ever closed.
         permits.extend(lane.acquire_owned().await);
     }

@@ -217,6 +217,12 @@ export function button(id, text, press, more = {}) {
   return el("button", { id, type: "button", on: { click: press }, ...more }, text);
 }
 
+/** A value as a cell of CSV. What a spreadsheet would take for a formula is made a text, also behind what ends a cell where the comma does not. */
+export function csvCell(value) {
+  const text = String(value ?? "").replace(/(^|[;\t\r\n])( *)(?=[=+\-@＝＋－＠])/g, "$1$2'");
+  return `"${text.replaceAll('"', '""')}"`;
+}
+
 /** Saves a text or a blob as a file. */
 export function save(name, content, type = "text/csv") {
   const link = el("a", { href: URL.createObjectURL(new Blob([content], { type })), download: name });

@@ -1,6 +1,6 @@
 // The overview, the queue, and a job.
 
-import { ask, button, card, cell, change, choice, duration, el, fields, isWrong, legend, minute, names, NotSignedIn, number, page, percent, planLink, plural, roving, save, search,
+import { ask, button, card, cell, change, choice, csvCell, duration, el, fields, isWrong, legend, minute, names, NotSignedIn, number, page, percent, planLink, plural, roving, save, search,
   size, state, table, time, useOf } from "./base.js";
 
 /** Nodes of a job whose cores are drawn at most. */
@@ -133,13 +133,7 @@ export async function jobs() {
 
 /** What the table of jobs has, as a file. */
 function rowsAsText(rows) {
-  const cellOf = (value) => {
-    let text = String(value ?? "");
-    // A spreadsheet would take these as formulas.
-    if (/^[=+\-@\t\r]/.test(text)) text = `'${text}`;
-    return `"${text.replaceAll('"', '""')}"`;
-  };
-  const lines = rows.map((j) => [j.job, j.name, j.user, j.account, j.partition, j.state.join(" "), Math.round(ran(j)), j.cpus, j.nodes, j.reason].map(cellOf).join(","));
+  const lines = rows.map((j) => [j.job, j.name, j.user, j.account, j.partition, j.state.join(" "), Math.round(ran(j)), j.cpus, j.nodes, j.reason].map(csvCell).join(","));
   return ["job,name,user,account,partition,state,seconds,cpus,nodes,reason", ...lines].join("\r\n");
 }
 

@@ -268,15 +268,27 @@ fn number(value: Value) -> serde_json::Value {
     }
 }
 
-/// A word of a user's, quoted; one that a spreadsheet would take for a formula is made a text.
+/// A word of a user's, quoted where it must be. What a spreadsheet would take for a formula is made a text: at the beginning, and
+/// behind characters that end a cell where the comma is not what parts them.
 fn csv_word(word: &str) -> String {
-    let guard = match word.starts_with(['=', '+', '-', '@']) {
-        true => "'",
-        false => "",
-    };
-    match word.contains(['"', ',', '\r', '\n']) || !guard.is_empty() {
-        true => format!("\"{guard}{}\"", word.replace('"', "\"\"")),
-        false => word.to_owned(),
+    let mut text = String::new();
+    let (mut is_begin, mut is_quoted) = (true, false);
+    for c in word.chars() {
+        if is_begin && matches!(c, '=' | '+' | '-' | '@' | '＝' | '＋' | '－' | '＠') {
+            text.push('\'');
+            is_quoted = true;
+        }
+        if c == '"' {
+            text.push('"');
+        }
+        text.push(c);
+        let ends_cell = matches!(c, ';' | '\t' | '\r' | '\n');
+        is_begin = ends_cell || is_begin && c == ' ';
+        is_quoted |= ends_cell || matches!(c, '"' | ',');
+    }
+    match is_quoted {
+        true => format!("\"{text}\""),
+        false => text,
     }
 }
 
@@ -338,6 +350,23 @@ mod tests {
             (&json["rows"][0]["mean_s"], &json["end"]),
             (&json!(null), &json!(3600))
         );
+    }
+
+    /// Where the comma is the decimal sign, spreadsheets part cells by semicolons, inside quotes as well.
+    #[test]
+    fn no_word_is_a_formula_in_any_cell_of_a_spreadsheet() {
+        for (word, written) in [
+            ("=1", "\"'=1\""),
+            ("  @x", "\"  '@x\""),
+            ("＝1", "\"'＝1\""),
+            ("a;=HYPERLINK(\"x\")", "\"a;'=HYPERLINK(\"\"x\"\")\""),
+            ("a\t-1\n +2", "\"a\t'-1\n '+2\""),
+            ("a;b", "\"a;b\""),
+            ("a=1-2", "a=1-2"),
+            ("a b", "a b"),
+        ] {
+            assert_eq!(csv_word(word), written);
+        }
     }
 
     #[test]

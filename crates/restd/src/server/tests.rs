@@ -33,15 +33,6 @@ fn a_part_that_ends_is_not_done_without() {
 }
 
 #[test]
-fn lines_of_strangers_are_few() {
-    let limit = LineLimit::default();
-    let written = (0..1000).filter(|_| limit.may_write(false)).count();
-    // It may have taken more than a second.
-    assert!((10..100).contains(&written), "{written}");
-    assert!((0..1000).all(|_| limit.may_write(true)));
-}
-
-#[test]
 fn what_is_accepted_decides_the_form() {
     let yaml = |value| wants_yaml(&headers(&[("accept", value)]));
     assert_eq!(wants_yaml(&headers(&[])), Some(false));
@@ -78,4 +69,35 @@ fn one_token_is_sent_in_one_way() {
     assert!(of(&[(token, "t"), ("authorization", "Bearer t")]).is_err());
     assert!(of(&[(token, "t"), (token, "u")]).is_err());
     assert!(of(&[("authorization", "Basic x")]).is_err());
+}
+
+/// Behind a proxy all users come from one address.
+#[test]
+fn requests_of_one_user_leave_a_turn_for_others_of_the_same_proxy() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    runtime.unwrap().block_on(async {
+        let places = ConnectionSlots::new(8, 0, 3);
+        let proxy = Origin::of([10, 0, 0, 1].into());
+        let place = places.admit(proxy).unwrap();
+        let mut held = Vec::new();
+        let waits = loop {
+            let mut next = Box::pin(turn_of_user(&place, &places, 5, None));
+            match poll_once(next.as_mut()) {
+                Poll::Ready(turn) => held.push(turn),
+                Poll::Pending => break next,
+            }
+        };
+        assert_eq!(held.len(), 2);
+        let mut other = Box::pin(turn_of_user(&place, &places, 6, None));
+        let Poll::Ready(other) = poll_once(other.as_mut()) else {
+            panic!("another user waits behind all requests of the first");
+        };
+        drop((held, other));
+        waits.await;
+    });
+}
+
+/// Polls once, without a wake.
+fn poll_once<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(std::task::Waker::noop()))
 }

@@ -68,3 +68,40 @@ fn the_audit_log_has_clients_of_slurmrestd_and_hosts_that_join() {
     let over = lines.filter(|line| line.contains("too many attempts to join"));
     assert_eq!(over.count(), 2);
 }
+
+/// Requests that need no token, and the connections themselves, wrote lines without end.
+#[test]
+fn strangers_write_few_lines_to_the_log() {
+    let Some(rest) = Rest::start(ONE_NODE) else {
+        return;
+    };
+    let began = std::time::Instant::now();
+    let last = "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+    for (status, first, count) in [
+        (204, "GET /livez HTTP/1.1\r\nHost: h\r\n", 400),
+        (200, "GET /web/ HTTP/1.1\r\nHost: h\r\n", 100),
+        (405, "PUT /nosuch HTTP/1.1\r\nHost: h\r\n", 400),
+        (
+            415,
+            "GET /nosuch HTTP/1.1\r\nHost: h\r\nAccept: text/x\r\n",
+            100,
+        ),
+    ] {
+        let many = format!("{first}\r\n").repeat(count) + last;
+        assert_eq!(rest.raw(many.as_bytes()).status, status, "{first}");
+    }
+    let seconds = usize::try_from(began.elapsed().as_secs()).unwrap();
+    let owner = rest.of(OWNER);
+    for _ in 0..30 {
+        owner.get("/slurm/v0.0.43/ping").ok();
+    }
+    let log = rest.cluster.read("restd.log");
+    let lines = |word: &str| log.lines().filter(|line| line.contains(word)).count();
+    assert_eq!(lines("GET /slurm/v0.0.43/ping -> 200"), 30, "{log}");
+    assert_eq!(lines("] debug"), 0, "{log}");
+    let of_strangers = log.lines().count() - 30;
+    assert!(
+        of_strangers <= 10 * (seconds + 2),
+        "{of_strangers} in {seconds} s"
+    );
+}
