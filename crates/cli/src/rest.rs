@@ -8,6 +8,7 @@ mod allocation;
 mod call;
 mod cancel;
 mod cluster;
+mod clusters;
 mod command;
 mod config_change;
 mod configuration;

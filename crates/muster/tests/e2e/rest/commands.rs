@@ -26,6 +26,11 @@ fn commands_print_the_documents_of_slurmrestd() {
          sacctmgr -i add user {OWNER} account=physics fairshare=5 wckeys=k"
     ));
     c.ok("scontrol create reservation=r nodes=n1 users=root starttime=now+1hour duration=10");
+    // Each CPU of the node is a socket, so that cores say where they are.
+    c.ok(
+        "sbatch -n 1 -o /dev/null --wrap 'sleep 300'; sbatch -n 2 -o /dev/null --wrap 'sleep 300'",
+    );
+    c.until_prints("squeue -h -t running -o %A | wc -l", "2");
     for (command, path) in [
         ("sacctmgr show accounts", "/slurmdb/V/accounts"),
         (
@@ -42,6 +47,9 @@ fn commands_print_the_documents_of_slurmrestd() {
         ("sacctmgr show clusters", "/slurmdb/V/clusters"),
         ("sacctmgr show tres", "/slurmdb/V/tres"),
         ("sacctmgr show configuration", "/slurmdb/V/config"),
+        ("squeue --states=all", "/slurm/V/jobs"),
+        ("scontrol show jobs", "/slurm/V/jobs"),
+        ("sacct --allusers", "/slurmdb/V/jobs?skip_steps=false"),
         ("sshare -a", "/slurm/V/shares"),
         (
             "sshare -A physics -u daemon",
@@ -92,5 +100,35 @@ fn commands_print_the_documents_of_slurmrestd() {
         );
     }
     assert_eq!(c.run("sshare --json=v0.0.38").code, 1);
+    let ping = main_part(&c.ok("scontrol ping --json=v0.0.42"));
+    let pings = &ping["pings"][0];
+    assert_eq!(
+        (&pings["pinged"], &pings["mode"]),
+        (&"UP".into(), &"primary".into())
+    );
+    let config = root.get("/slurmdb/v0.0.42/config").ok();
+    for (list, path) in [("clusters", "clusters"), ("tres", "tres")] {
+        let own = root.get(&format!("/slurmdb/v0.0.42/{path}")).ok();
+        assert_eq!(config[list], own[list], "{list}");
+    }
+    assert_eq!(config["clusters"][0]["name"], "c");
+    let jobs = root.get("/slurmdb/v0.0.42/jobs").ok();
+    assert_eq!(jobs["jobs"][0]["cluster"], "c");
+    for (version, rollups) in [(38, Value::Array(Vec::new())), (42, 0.into())] {
+        let counters = root.get(&format!("/slurmdb/v0.0.{version}/diag")).ok();
+        let counters = &counters["statistics"];
+        assert!(counters["time_start"].as_i64().unwrap() > 0, "{counters}");
+        assert!(counters["RPCs"][0]["time"]["total"].is_u64(), "{counters}");
+        assert_eq!(counters["users"][0]["user"], "root");
+        let rolled_up = &counters["rollups"];
+        let shown = if version < 41 {
+            rolled_up
+        } else {
+            &rolled_up["daily"]["count"]
+        };
+        assert_eq!(*shown, rollups);
+    }
+    root.delete("/slurmdb/v0.0.42/wckey/k").ok();
+    assert_eq!(root.delete("/slurmdb/v0.0.42/wckey/k").error(), 9003);
     assert_eq!(c.run("scontrol --json show config").code, 1);
 }
