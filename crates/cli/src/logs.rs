@@ -23,12 +23,7 @@ pub(crate) static SPEC: Spec = Spec {
         flag("error", "standard error, where it has a file of its own").short('e'),
         flag("follow", "print what comes until the job has ended").short('f'),
         flag("help", "print this help"),
-        opt(
-            "lines",
-            "N",
-            "begin so many lines before the end (default: all)",
-        )
-        .short('n'),
+        opt("lines", "N", "begin N lines before the end (default: all)").short('n'),
         flag("usage", "print a short summary"),
     ],
     variables: &[],

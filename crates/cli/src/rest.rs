@@ -8,6 +8,7 @@ mod allocation;
 mod call;
 mod cancel;
 mod cluster;
+mod clusters;
 mod command;
 mod config_change;
 mod configuration;
@@ -97,7 +98,7 @@ fn read_request(request: &Request<'_>) -> Result<(FoundRoute, QueryPairs, Value)
     let path = route::read_path(request.path)?;
     let found = route::find(&path, request.method)?;
     let query = value::read_query(request.query)?;
-    if request.method != Method::Post && !request.body.is_empty() {
+    if found.target.operation.body.is_none() && !request.body.is_empty() {
         let text = "Unexpected http body provided for non-POST method";
         return Err(RestReply::text(HttpStatus::BAD_REQUEST, text));
     }

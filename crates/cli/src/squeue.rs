@@ -361,8 +361,10 @@ fn once(options: &Options) -> Result<(), Failure> {
     }
     let jobs = query::jobs(&mut client, &mut ctx, filter).map_err(&failed)?;
     options.conditions.check_jobs(&jobs, call)?;
+    let is_document = options.document.is_some();
     let needs_nodes = options.conditions.nodes.is_some()
-        || (layouts.shows_tres() || options.document.is_some())
+        || is_document && jobs.needs_nodes_in_documents()
+        || (layouts.shows_tres() || is_document)
             && jobs
                 .jobs
                 .iter()

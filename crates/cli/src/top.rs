@@ -31,7 +31,7 @@ pub(crate) static SPEC: Spec = Spec {
         opt(
             "interval",
             "SECONDS",
-            "ask the controller at least so often, also if nothing has changed (default: 10)",
+            "longest time between two requests, also if nothing has changed (default: 10)",
         )
         .short('i'),
         flag("usage", "print a short summary"),

@@ -28,7 +28,7 @@ pub(crate) static SPEC: Spec = Spec {
         opt(
             "interval",
             "SECONDS",
-            "ask the controller so often (default: 1)",
+            "seconds between two requests to the controller (default: 1)",
         )
         .short('i'),
         flag("usage", "print a short summary"),

@@ -16,7 +16,7 @@ use muster_model::config::ClusterConfig;
 use muster_model::cpuset::CpuSet;
 use muster_model::ids::JobId;
 use muster_model::job::{ArrayInfo, ArrayRole, Job, JobState};
-use muster_model::job_counts::{JobCountGroup, JobCounts, ShownCount, ShownJob};
+use muster_model::job_counts::{JobCountGroup, JobCounts, NodesAsked, ShownCount, ShownJob};
 use muster_model::private_data::PrivateData;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::reservation::Reservation;
@@ -210,6 +210,7 @@ struct CountedKind {
 #[derive(Default)]
 struct CountedJobs {
     counts: JobCounts,
+    nodes_asked: NodesAsked,
     /// In order of appearance: there are few.
     shown: Vec<CountedKind>,
 }
@@ -217,6 +218,7 @@ struct CountedJobs {
 impl CountedJobs {
     fn count(&mut self, job: &Job) {
         self.counts.count(job);
+        self.nodes_asked.count(job);
         let shown = ShownJob::of(job);
         let tasks = u64::from(job.tasks());
         match self.shown.iter_mut().find(|known| known.kind == shown) {
@@ -260,6 +262,7 @@ pub(crate) fn job_counts(state: &State, identity: &Identity) -> Response {
             counts: counted.counts,
             shown: shown.collect(),
             hidden,
+            nodes_asked: counted.nodes_asked,
         }
     };
     let mut groups: Vec<JobCountGroup> = groups.into_iter().map(group).collect();

@@ -222,6 +222,53 @@ pub struct JobCountGroup {
     #[n(5)]
     #[cbor(default)]
     pub hidden: bool,
+    /// Nodes that its pending jobs ask for.
+    #[n(6)]
+    #[cbor(default)]
+    pub nodes_asked: NodesAsked,
+}
+
+/// The most nodes that any of several pending jobs asks for; 0 without such a job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct NodesAsked {
+    /// The largest of their minima.
+    #[n(0)]
+    pub min: u32,
+    /// The largest of their maxima. The maximum of a job that names none is its minimum.
+    #[n(1)]
+    pub max: u32,
+    /// As `min`, of those that are not held.
+    #[n(2)]
+    pub min_released: u32,
+    /// As `max`, of those that are not held.
+    #[n(3)]
+    pub max_released: u32,
+}
+
+impl NodesAsked {
+    /// Adds a record.
+    pub fn count(&mut self, job: &Job) {
+        if job.state != JobState::Pending {
+            return;
+        }
+        let min = job.spec.ask.min_nodes;
+        let max = job.spec.ask.max_nodes.unwrap_or(min);
+        let is_released = job.hold == Hold::None;
+        self.add(&NodesAsked {
+            min,
+            max,
+            min_released: if is_released { min } else { 0 },
+            max_released: if is_released { max } else { 0 },
+        });
+    }
+
+    /// Adds those of other jobs.
+    pub fn add(&mut self, other: &NodesAsked) {
+        self.min = self.min.max(other.min);
+        self.max = self.max.max(other.max);
+        self.min_released = self.min_released.max(other.min_released);
+        self.max_released = self.max_released.max(other.max_released);
+    }
 }
 
 /// State and reason of a job in a listing.

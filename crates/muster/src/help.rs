@@ -82,8 +82,8 @@ const UP: &str = "\
 Usage: muster up [OPTIONS]
 Starts a private cluster on this machine, or what of it does not run, and waits until all its nodes are up.
 
-  -n, --nodes N     so many nodes, named n1, n2, ... (default: those of the slurm.conf that is there, or 4)
-  -c, --cpus C      so many CPUs each (default: likewise, or as many as this machine has)
+  -n, --nodes N     N nodes, named n1, n2, ... (default: those of the slurm.conf that is there, or 4)
+  -c, --cpus C      C CPUs each (default: likewise, or as many as this machine has)
   -f, --file FILE   the cluster of this slurm.conf instead. Host, ports, accounts and paths become this cluster's own,
                     but SlurmUser and SlurmdUser are kept where root starts it and this host has the account.
                     gres.conf, topology.conf, topology.yaml and mpi.conf beside FILE come along

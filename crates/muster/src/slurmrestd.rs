@@ -4,6 +4,7 @@
 use crate::flags::{Daemon, flag, long_flag};
 use crate::logging;
 use anyhow::{Context as _, Result, bail, ensure};
+use log::LevelFilter;
 use muster_conf::endpoint::{self, Endpoint, conf_path};
 use muster_ctld::notify::Notify;
 use muster_restd::{Authentication, Limits, ListenAddress, Listeners, RestAccess, ServedPaths};
@@ -199,11 +200,20 @@ fn at_least_one(what: &str, text: &str) -> Result<usize> {
     number.with_context(|| format!("{what} {text}: expected a number"))
 }
 
+/// Warnings and errors, and more with each `-v`.
+fn log_level(verbose: usize) -> LevelFilter {
+    match verbose {
+        // Slurm's levels have no name for it.
+        0 => LevelFilter::Warn,
+        more => logging::level("error", more),
+    }
+}
+
 fn start(args: Args) -> Result<()> {
     let conf = std::fs::canonicalize(&args.conf)
         .with_context(|| format!("cannot read the configuration {}", args.conf.display()))?;
     let endpoint = endpoint::read(&conf).context("the configuration")?;
-    logging::start(None, true, logging::level("info", args.verbose))?;
+    logging::start(None, true, log_level(args.verbose))?;
     let listeners = listeners(&args)?;
     become_user(&args)?;
     check_user(&endpoint)?;
@@ -308,4 +318,22 @@ fn check_user(endpoint: &Endpoint) -> Result<()> {
         "slurmrestd should not be run as SlurmUser, who may do everything: name another user with -u"
     );
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_are_logged_and_each_v_adds_a_level() {
+        let levels = [0, 1, 2, 3, 9].map(log_level);
+        let expected = [
+            LevelFilter::Warn,
+            LevelFilter::Info,
+            LevelFilter::Debug,
+            LevelFilter::Trace,
+            LevelFilter::Trace,
+        ];
+        assert_eq!(levels, expected);
+    }
 }

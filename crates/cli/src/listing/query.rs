@@ -72,6 +72,11 @@ impl Jobs {
             ArrayRole::Task { base, .. } => self.arrays.get(&base),
         }
     }
+
+    /// Whether a document of them is made with the nodes: it shows cores of a share by socket, which nodes know.
+    pub(crate) fn needs_nodes_in_documents(&self) -> bool {
+        self.jobs.iter().any(|job| job.alloc.is_some())
+    }
 }
 
 /// Asks for jobs, and for partitions and settings in the same round trip.

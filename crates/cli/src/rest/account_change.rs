@@ -1,7 +1,7 @@
 //! Changes of accounting: a body becomes the requests that sacctmgr makes of it. Existing records are changed, missing
 //! ones are made.
 
-use super::accounts::{is_chosen, load};
+use super::accounts::{is_chosen, load, nothing};
 use super::call::{Call, CallFailure, Outcome};
 use super::errno;
 use super::http::HttpStatus;
@@ -632,9 +632,7 @@ pub(super) fn delete_qos(call: &mut Call<'_>) -> Outcome {
     let name = call.name().to_owned();
     let book = load(call)?;
     if book.all.qos(&name).is_none() {
-        let why = format!("there is no qos {name}");
-        let (status, number) = (HttpStatus::INTERNAL_ERROR, errno::NOTHING_FOUND);
-        return Err(CallFailure::numbered(status, number, "qos", why));
+        return Err(nothing(call, "qos"));
     }
     edit(call, vec![name.clone()], AccountsAsk::DeleteQos)?;
     removed_list(call, "removed_qos", &[name])
@@ -667,6 +665,11 @@ pub(super) fn wckeys(call: &mut Call<'_>) -> Outcome {
 /// `DELETE wckey/{id}`: by its name, of all users who have it.
 pub(super) fn delete_wckey(call: &mut Call<'_>) -> Outcome {
     let name = call.name().to_owned();
+    let book = load(call)?;
+    let mut users = book.all.users.values();
+    if !users.any(|user| user.wckeys.contains(&name)) {
+        return Err(nothing(call, "wckey"));
+    }
     edit(
         call,
         Vec::new(),

@@ -36,6 +36,7 @@ fn answer(call: &mut Call<'_>, conditions: &RowConditions) -> Outcome {
         .map_err(|e| malformed("start_time", &e))?;
     let (mut ctx, mut found) = (call.context(), 0);
     let document = call.document_of(|w, client| {
+        ctx.cluster.clone_from(&client.endpoint.cluster);
         let mut answer = Ok(());
         w.list("jobs", |w| {
             let write = |mut jobs: Vec<AcctJob>, now| {

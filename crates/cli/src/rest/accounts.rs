@@ -1,9 +1,9 @@
-//! Accounts, users, associations, QOS, clusters, TRES and workload keys, as accounting has them.
+//! Accounts, users, associations, QOS and workload keys, as accounting has them.
 
 use super::call::{Call, CallFailure, Outcome};
+use super::clusters::OwnCluster;
 use super::errno;
 use super::http::HttpStatus;
-use crate::listing::context::Ctx;
 use crate::listing::document::Writer;
 use crate::listing::query;
 use crate::sacctmgr::book::{Association, Book};
@@ -15,7 +15,8 @@ pub(super) fn load(call: &mut Call<'_>) -> Result<Book, CallFailure> {
     Ok(Book::new(call.ask(query::accounts_of_clusters)?))
 }
 
-fn nothing(call: &Call<'_>, what: &str) -> CallFailure {
+/// Says that the name in the path names nothing.
+pub(super) fn nothing(call: &Call<'_>, what: &str) -> CallFailure {
     let why = format!("there is no {what} {}", call.name());
     let (status, number) = (HttpStatus::INTERNAL_ERROR, errno::NOTHING_FOUND);
     CallFailure::numbered(status, number, what, why)
@@ -36,7 +37,7 @@ fn is_listed(call: &Call<'_>, parameter: &str, name: &str) -> bool {
 }
 
 /// Writes a text, or what stands for none in the layout.
-fn text_or_null(w: &mut Writer<'_>, key: &str, text: &str) {
+pub(super) fn text_or_null(w: &mut Writer<'_>, key: &str, text: &str) {
     if text.is_empty() && w.is_old() {
         w.raw(key, "null");
     } else {
@@ -246,7 +247,7 @@ fn write_associations(call: &mut Call<'_>, book: &Book, shown: &[&Association<'_
 }
 
 /// The numbers that amounts of TRES have in documents.
-fn tres_id(name: &str) -> u32 {
+pub(super) fn tres_id(name: &str) -> u32 {
     let known = [
         "cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages",
     ];
@@ -561,139 +562,19 @@ fn write_wckeys(call: &mut Call<'_>, name: Option<&str>) -> Outcome {
     }))
 }
 
-/// TRES of every cluster, in the order of their numbers, and those that the nodes have.
-fn tres_of(ctx: &Ctx) -> Vec<(String, u64)> {
-    let sum = |of: fn(&muster_model::node::Node) -> u64| ctx.nodes.iter().map(of).sum::<u64>();
-    let cpus = sum(|node| u64::from(node.config.cpus));
-    let mut all: Vec<(String, u64)> = [
-        ("cpu", cpus),
-        ("mem", sum(|node| node.config.memory_mib)),
-        ("energy", 0),
-        ("node", ctx.nodes.len() as u64),
-        ("billing", cpus),
-        ("fs/disk", 0),
-        ("vmem", 0),
-        ("pages", 0),
-    ]
-    .map(|(name, count)| (name.to_owned(), count))
-    .into();
-    for node in &ctx.nodes {
-        for gres in &node.config.gres {
-            let name = format!("gres/{}", gres.name);
-            let count = gres.count;
-            match all.iter_mut().find(|(own, _)| *own == name) {
-                Some((_, sum)) => *sum += count,
-                None => all.push((name, count)),
-            }
-        }
-    }
-    all
-}
-
-fn write_tres(w: &mut Writer<'_>, key: &str, all: &[(String, u64)]) {
-    w.list(key, |w| {
-        let mut next = 1000;
-        for (name, count) in all {
-            let id = match tres_id(name) {
-                id if id < 1000 => id,
-                _ => {
-                    next += 1;
-                    next
-                }
-            };
-            w.item(|w| {
-                let (kind, own) = name.split_once('/').unwrap_or((name, ""));
-                w.text("type", kind);
-                text_or_null(w, "name", own);
-                w.raw("id", id);
-                w.raw("count", *count);
-            });
-        }
-    });
-}
-
-/// `GET tres`.
-pub(super) fn tres(call: &mut Call<'_>) -> Outcome {
-    let mut ctx = call.context();
-    call.ask(|client| query::cluster(client, &mut ctx))?;
-    let mut all = tres_of(&ctx);
-    // TRES without a cluster have no counts.
-    all.iter_mut().for_each(|(_, count)| *count = 0);
-    Ok(call.document(&ctx, |w| {
-        let key = if w.is_old() { "TRES" } else { "tres" };
-        write_tres(w, key, &all);
-    }))
-}
-
-/// `GET clusters`.
-pub(super) fn clusters(call: &mut Call<'_>) -> Outcome {
-    write_clusters(call, None)
-}
-
-/// `GET cluster/{cluster_name}`.
-pub(super) fn cluster(call: &mut Call<'_>) -> Outcome {
-    let name = call.name().to_owned();
-    write_clusters(call, Some(&name))
-}
-
-fn write_clusters(call: &mut Call<'_>, which: Option<&str>) -> Outcome {
-    let book = load(call)?;
-    let mut ctx = call.context();
-    let (host, port) = call.ask(|client| {
-        query::cluster(client, &mut ctx)?;
-        let host = client.endpoint.hosts.first().cloned().unwrap_or_default();
-        Ok((host, client.endpoint.port))
-    })?;
-    let names: Vec<&str> = book.all.clusters.keys().map(String::as_str).collect();
-    let mut names: Vec<&str> = names.into_iter().chain([book.cluster.as_str()]).collect();
-    names.sort_unstable();
-    names.dedup();
-    names.retain(|name| which.is_none_or(|which| which == *name));
-    if names.is_empty() {
-        return Err(nothing(call, "cluster"));
-    }
-    let tres = tres_of(&ctx);
-    let nodes: Vec<&str> = ctx.nodes.iter().map(|n| n.config.name.as_str()).collect();
-    let nodes = muster_model::hostlist::compress(&nodes);
-    Ok(call.document(&ctx, |w| {
-        w.list("clusters", |w| {
-            for name in &names {
-                let is_own = *name == book.cluster;
-                w.item(|w| {
-                    w.map("controller", |w| {
-                        w.text("host", if is_own { &host } else { "" });
-                        w.raw("port", if is_own { port } else { 0 });
-                    });
-                    w.list("flags", |_| {});
-                    w.text("name", name);
-                    text_or_null(w, "nodes", if is_own { &nodes } else { "" });
-                    if w.version() < 45 {
-                        text_or_null(w, "select_plugin", if is_own { "cons_tres" } else { "" });
-                    }
-                    w.map("associations", |w| match w.is_old() {
-                        true => w.raw("root", "null"),
-                        false => w.map("root", |w| {
-                            w.text("account", ROOT);
-                            w.text("cluster", name);
-                            w.text("partition", "");
-                            w.text("user", "");
-                            w.raw("id", 1);
-                        }),
-                    });
-                    w.raw("rpc_version", 0);
-                    write_tres(w, "tres", if is_own { &tres } else { &[] });
-                });
-            }
-        });
-    }))
-}
-
 /// `GET config`: all records of accounting together.
 pub(super) fn config(call: &mut Call<'_>) -> Outcome {
     let book = load(call)?;
     let all = book.sorted();
     let root = root_account();
+    let own = OwnCluster::load(call)?;
+    let names = own.names(&book);
     Ok(call.document(&call.context(), |w| {
+        w.list("clusters", |w| own.write_clusters(w, &names));
+        own.write_tres_list(w);
+        if (40..45).contains(&w.version()) {
+            w.list("instances", |_| {});
+        }
         w.list("accounts", |w| {
             let accounts = book.all.accounts.values().filter(|a| a.name != ROOT);
             for account in [&root].into_iter().chain(accounts) {

@@ -34,6 +34,19 @@ impl CommandDocument<'_> {
     /// # Errors
     /// There is none in this version, or the controller refuses it.
     pub(crate) fn print(self, client: Client, dialect: Dialect) -> Result<(), Failure> {
+        let mut connection = GivenConnection(Some(client));
+        self.print_over(&mut connection, dialect).map(|_| ())
+    }
+
+    /// Prints it over a connection that may not be there, if a document can say so. Gives the status of the answer.
+    ///
+    /// # Errors
+    /// As for [`CommandDocument::print`].
+    pub(crate) fn print_over(
+        self,
+        connect: &mut dyn Connect,
+        dialect: Dialect,
+    ) -> Result<HttpStatus, Failure> {
         let command = self.command;
         let failed = |why: &str| Failure::new(format!("{command}: error: {why}"));
         let version = dialect.number();
@@ -49,10 +62,9 @@ impl CommandDocument<'_> {
         };
         let found = route::read_path(&path).and_then(|words| route::find(&words, Method::Get));
         let found = found.map_err(|_| failed(&format!("v0.0.{version} has no such document")))?;
-        let mut connection = GivenConnection(Some(client));
         let mut sink = StandardOutput;
         let peers = CallPeers {
-            connect: &mut connection as &mut dyn Connect,
+            connect,
             sink: &mut sink,
         };
         let asked = (DocumentReader::default(), &request);
@@ -60,10 +72,11 @@ impl CommandDocument<'_> {
         call.command = command;
         match (found.handler)(&mut call) {
             Ok(document) => {
-                if let Some(answer) = call.finish(Ok(document)) {
-                    listing::print(&answer.body);
-                }
-                Ok(())
+                let Some(answer) = call.finish(Ok(document)) else {
+                    return Ok(HttpStatus::OK);
+                };
+                listing::print(&answer.body);
+                Ok(answer.status)
             }
             Err(failure) => Err(failed(&failure.problem.description)),
         }

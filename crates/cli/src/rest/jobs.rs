@@ -67,8 +67,7 @@ pub(super) fn load(call: &mut Call<'_>, ids: Vec<JobId>) -> Result<(Ctx, Jobs), 
     };
     let mut ctx = call.context();
     let jobs = call.ask(|client| query::jobs(client, &mut ctx, filter))?;
-    // Cores of a share are shown by socket, which the nodes know.
-    if jobs.jobs.iter().any(|job| job.alloc.is_some()) {
+    if jobs.needs_nodes_in_documents() {
         call.ask(|client| query::cluster(client, &mut ctx))?;
     }
     Ok((ctx, jobs))

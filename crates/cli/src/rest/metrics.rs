@@ -7,7 +7,8 @@ use crate::listing::node::NodeView;
 use crate::listing::query;
 use crate::listing::text::put;
 use muster_model::config::PartitionConfig;
-use muster_model::job_counts::{JobCountGroup, JobCounts};
+use muster_model::job::Reason;
+use muster_model::job_counts::{JobCountGroup, JobCounts, NodesAsked};
 use muster_model::node_state::BaseState;
 use muster_model::private_data::PrivateData;
 use muster_model::visible_text::beginning;
@@ -380,6 +381,59 @@ const OF_PARTITION: &[NodeValue] = &[
     ),
 ];
 
+/// Nodes that pending jobs of a partition ask for.
+type NodesOfJobs = (&'static str, &'static str, fn(&NodesAsked) -> u32);
+
+const WAITING: &[NodesOfJobs] = &[
+    (
+        "slurm_partition_jobs_min_job_nodes",
+        "The largest minimum of nodes of a pending job",
+        |asked| asked.min,
+    ),
+    (
+        "slurm_partition_jobs_min_job_nodes_nohold",
+        "The same of jobs that are not held",
+        |asked| asked.min_released,
+    ),
+    (
+        "slurm_partition_jobs_max_job_nodes",
+        "The largest maximum of nodes of a pending job",
+        |asked| asked.max,
+    ),
+    (
+        "slurm_partition_jobs_max_job_nodes_nohold",
+        "The same of jobs that are not held",
+        |asked| asked.max_released,
+    ),
+];
+
+/// Writes what is known of the pending jobs of each partition beside their number.
+fn write_waiting(page: &mut MetricsPage, groups: &[JobCountGroup], partitions: &[PartitionConfig]) {
+    let of = |partition: &PartitionConfig| {
+        let name = partition.name.clone();
+        groups.iter().filter(move |group| group.partition == name)
+    };
+    for (name, help, value) in WAITING {
+        page.head(name, help);
+        for partition in partitions {
+            let mut asked = NodesAsked::default();
+            of(partition).for_each(|group| asked.add(&group.nodes_asked));
+            page.sample(name, ("partition", &partition.name), value(&asked).into());
+        }
+    }
+    let name = "slurm_partition_jobs_wait_part_node_limit";
+    page.head(
+        name,
+        "Jobs that wait since the partition's limit of nodes is lower",
+    );
+    for partition in partitions {
+        let shown = of(partition).flat_map(|group| &group.shown);
+        let waiting = shown.filter(|shown| shown.reason == Some(Reason::PartitionNodeLimit));
+        let jobs = waiting.map(|shown| shown.jobs).sum();
+        page.sample(name, ("partition", &partition.name), jobs);
+    }
+}
+
 /// `GET /metrics/partitions`.
 pub(super) fn partitions(call: &mut Call<'_>) -> Outcome {
     let groups = load_counts(call)?;
@@ -400,6 +454,7 @@ pub(super) fn partitions(call: &mut Call<'_>) -> Outcome {
         .collect();
     let mut page = MetricsPage::default();
     write_jobs(&mut page, "slurm_partition_", "partition", &of_jobs);
+    write_waiting(&mut page, &groups, &ctx.partitions);
     let views = views(&ctx, &completing);
     let in_partitions: Vec<(&str, Vec<&NodeView<'_>>)> = ctx
         .partitions
@@ -610,6 +665,8 @@ pub(super) fn scheduler(call: &mut Call<'_>) -> Outcome {
 mod tests {
     use super::*;
     use crate::listing::fixture;
+    use muster_model::job::{Hold, Job, JobState};
+    use muster_model::job_counts::ShownCount;
 
     #[test]
     fn jobs_are_counted_by_state_and_arrays_by_task() {
@@ -649,6 +706,52 @@ mod tests {
             of(sums(&groups, |g| &g.partition)),
             named(&[("x", 8), ("y", 4)])
         );
+    }
+
+    #[test]
+    fn pending_jobs_say_how_many_nodes_they_ask_for() {
+        let job = |min, max, hold| {
+            let mut job = fixture::job(1, "j");
+            fixture::ask(&mut job, |spec| {
+                (spec.ask.min_nodes, spec.ask.max_nodes) = (min, max);
+            });
+            job.hold = hold;
+            job
+        };
+        let held = job(5, None, Hold::User);
+        let named = job(2, Some(4), Hold::None);
+        let running = Job {
+            state: JobState::Running,
+            ..job(9, Some(9), Hold::None)
+        };
+        let mut group = JobCountGroup {
+            partition: "p".to_owned(),
+            shown: vec![ShownCount {
+                reason: Some(Reason::PartitionNodeLimit),
+                jobs: 7,
+                ..ShownCount::default()
+            }],
+            ..JobCountGroup::default()
+        };
+        for job in [&held, &named, &running] {
+            group.nodes_asked.count(job);
+        }
+        let [p, q] = ["p", "q"].map(PartitionConfig::named);
+        let mut page = MetricsPage::default();
+        write_waiting(&mut page, &[group], &[p, q]);
+        for (name, of_p) in [
+            ("min_job_nodes", 5),
+            ("min_job_nodes_nohold", 2),
+            ("max_job_nodes", 5),
+            ("max_job_nodes_nohold", 4),
+            ("wait_part_node_limit", 7),
+        ] {
+            for (partition, value) in [("p", of_p), ("q", 0)] {
+                let line =
+                    format!("slurm_partition_jobs_{name}{{partition=\"{partition}\"}} {value}\n");
+                assert!(page.0.contains(&line), "{line}: {}", page.0);
+            }
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::call::Handler;
 use super::http::{HttpStatus, Method, RestReply};
 use super::operation::{Area, RestOperation, Target};
 use super::{
-    account_change, accounting, accounts, allocation, cancel, cluster, config_change,
+    account_change, accounting, accounts, allocation, cancel, cluster, clusters, config_change,
     configuration, job_change, job_note, jobs, layout, metrics, node_change, partition_change,
     queue, report, reservation_change, statistics, submission, topology,
 };
@@ -146,10 +146,10 @@ pub(super) const ROUTES: &[Route] = &[
     slurmdb(Post, "job/{job_id}", 44, job_note::one, ("slurmdb_job_modify()", "changes texts of a job that accounting has")).takes("job_modify").gives("openapi_job_modify_resp"),
     slurmdb(Get, "instances", 40, layout::instances, ("slurmdb_instances_get()", "nodes of clouds by instance, of which none are kept")).gives("openapi_instances_resp"),
     slurmdb(Get, "instance", 40, layout::instances, ("slurmdb_instances_get()", "nodes of clouds by instance, of which none are kept")).gives("openapi_instances_resp"),
-    slurmdb(Get, "diag", 38, statistics::diag, ("slurmdb_get_stats()", "counters of the controller, which keeps accounting")).gives("openapi_diag_resp"),
+    slurmdb(Get, "diag", 38, statistics::of_accounting, ("slurmdb_get_stats()", "counters of the controller, which keeps accounting")).gives("openapi_slurmdbd_stats_resp"),
     slurmdb(Get, "ping", 42, cluster::ping, ("slurmdb_ping()", "whether accounting answers")).gives("openapi_ping_array_resp"),
     slurmdb(Get, "config", 38, accounts::config, ("slurmdb_config_get()", "all records of accounting but jobs")).gives("openapi_slurmdbd_config_resp"),
-    slurmdb(Get, "tres", 38, accounts::tres, ("slurmdb_tres_get()", "what is counted")).gives("openapi_tres_resp"),
+    slurmdb(Get, "tres", 38, clusters::tres, ("slurmdb_tres_get()", "what is counted")).gives("openapi_tres_resp"),
     slurmdb(Post, "config", 38, config_change::config, ("slurmdb_config_set()", "makes or changes records of several kinds")).takes("openapi_slurmdbd_config_resp"),
     slurmdb(Post, "tres", 38, config_change::tres, ("slurmdb_tres_add()", "refused, since what is counted follows from the nodes")).takes("openapi_tres_resp"),
     slurmdb(Get, "accounts", 38, accounts::accounts, ("slurmdb_accounts_get()", "all accounts")).with(&["description"]).gives("openapi_accounts_resp"),
@@ -175,9 +175,9 @@ pub(super) const ROUTES: &[Route] = &[
     slurmdb(Post, "wckeys", 38, account_change::wckeys, ("slurmdb_wckeys_add()", "gives users workload keys")).takes("openapi_wckey_resp"),
     slurmdb(Get, "wckey/{id}", 38, accounts::one_wckey, ("slurmdb_wckeys_get()", "a workload key, by its name")).gives("openapi_wckey_resp"),
     slurmdb(Delete, "wckey/{id}", 38, account_change::delete_wckey, ("slurmdb_wckeys_remove()", "takes a workload key away, by its name")),
-    slurmdb(Get, "clusters", 38, accounts::clusters, ("slurmdb_clusters_get()", "all clusters")).gives("openapi_clusters_resp"),
+    slurmdb(Get, "clusters", 38, clusters::clusters, ("slurmdb_clusters_get()", "all clusters")).gives("openapi_clusters_resp"),
     slurmdb(Post, "clusters", 38, account_change::clusters, ("slurmdb_clusters_add()", "makes records of clusters")).takes("openapi_clusters_resp"),
-    slurmdb(Get, "cluster/{cluster_name}", 38, accounts::cluster, ("slurmdb_clusters_get()", "a cluster")).gives("openapi_clusters_resp"),
+    slurmdb(Get, "cluster/{cluster_name}", 38, clusters::cluster, ("slurmdb_clusters_get()", "a cluster")).gives("openapi_clusters_resp"),
     slurmdb(Delete, "cluster/{cluster_name}", 38, account_change::delete_cluster, ("slurmdb_clusters_remove()", "takes a record of a cluster away")),
 ];
 

@@ -153,6 +153,60 @@ fn requests(w: &mut Writer<'_>, diag: &Diag, ctx: &Ctx) {
     });
 }
 
+/// `GET slurmdb/diag`: requests to the controller, which keeps accounting. Nothing is rolled up: use is summed where it is asked
+/// for.
+pub(super) fn of_accounting(call: &mut Call<'_>) -> Outcome {
+    let diag = call.ask(|client| query::diag(client, false))?;
+    let ctx = call.context();
+    Ok(call.document(&ctx, |w| {
+        w.map("statistics", |w| accounting_statistics(w, &diag, &ctx));
+    }))
+}
+
+fn accounting_statistics(w: &mut Writer<'_>, diag: &Diag, ctx: &Ctx) {
+    w.raw("time_start", diag.since.unix_s());
+    if w.version() < 41 {
+        w.list("rollups", |_| {});
+    } else {
+        w.map("rollups", |w| {
+            for period in ["hourly", "daily", "monthly"] {
+                w.map(period, |w| {
+                    w.raw("count", 0);
+                    w.raw("last_run", 0);
+                    w.map("duration", |w| {
+                        for key in ["last", "max", "time"] {
+                            w.raw(key, 0);
+                        }
+                    });
+                });
+            }
+        });
+    }
+    let of = |w: &mut Writer<'_>, name: [&str; 2], count: u64, average_us: u64, total_us: u64| {
+        w.item(|w| {
+            w.text(name[0], name[1]);
+            w.raw("count", count);
+            w.map("time", |w| {
+                w.raw("average", average_us);
+                w.raw("total", total_us);
+            });
+        });
+    };
+    w.list("RPCs", |w| {
+        for kind in &diag.requests {
+            let name = ["rpc", kind.kind.as_str()];
+            of(w, name, kind.count, kind.average_us(), kind.total_us);
+        }
+    });
+    w.list("users", |w| {
+        for user in &diag.users {
+            let name = ctx.user_name(user.uid);
+            let name = ["user", &*name];
+            of(w, name, user.count, user.average_us(), user.total_us);
+        }
+    });
+}
+
 /// `GET shares`.
 pub(super) fn shares(call: &mut Call<'_>) -> Outcome {
     let answer = call.ask(query::accounts)?;

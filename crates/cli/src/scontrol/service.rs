@@ -3,6 +3,8 @@
 use super::Session;
 use super::write_config::write_config;
 use crate::connect::{Client, ConnectError, unexpected};
+use crate::listing::document::Dialect;
+use crate::rest::{CommandDocument, Connect, HttpStatus};
 use crate::say;
 use crate::targets::job_target;
 use crate::zone;
@@ -63,6 +65,17 @@ const NUMBERS: &[(i32, RefusalCode)] = &[
     (4004, RefusalCode::JobNotHere),
 ];
 
+/// A connection of its own for one document.
+struct NewConnection;
+
+impl Connect for NewConnection {
+    fn connect(&mut self) -> Result<Client, ConnectError> {
+        Client::connect()
+    }
+
+    fn keep(&mut self, _: Client) {}
+}
+
 impl Session {
     /// Runs one of them.
     pub(super) fn service(&mut self, name: &str, rest: &[String]) {
@@ -112,6 +125,9 @@ impl Session {
     }
 
     fn ping(&mut self) {
+        if let Some(dialect) = self.flags.dialect {
+            return self.ping_document(dialect);
+        }
         let answer = Client::connect().and_then(|mut c| {
             let host = c.endpoint.hosts.first().cloned();
             match c.query(Query::Ping)? {
@@ -127,6 +143,24 @@ impl Session {
                 let host = hosts.ok().and_then(|h| h.first().cloned());
                 let host = host.unwrap_or_else(|| "localhost".to_owned());
                 say::stdout(&format!("Slurmctld(primary) at {host} is DOWN\n"));
+                self.failed = true;
+            }
+        }
+    }
+
+    /// Prints the document of slurmrestd, which says of a controller that does not answer that it is down.
+    fn ping_document(&mut self, dialect: Dialect) {
+        let document = CommandDocument {
+            command: "scontrol",
+            area: "slurm",
+            path: "ping".to_owned(),
+            query: Vec::new(),
+        };
+        match document.print_over(&mut NewConnection, dialect) {
+            Ok(HttpStatus::OK) => {}
+            Ok(_) => self.failed = true,
+            Err(failure) => {
+                failure.report();
                 self.failed = true;
             }
         }

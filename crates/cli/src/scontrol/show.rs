@@ -225,7 +225,7 @@ fn jobs(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> {
     if ids.contains(&EVERY_JOB) {
         ids.clear();
     }
-    let (ctx, jobs) = load_jobs("slurm_load_jobs", ids)?;
+    let (ctx, jobs) = load_jobs("slurm_load_jobs", ids, flags.dialect)?;
     let mut out = String::new();
     let mut missing = None;
     let mut rows = Vec::new();
@@ -284,7 +284,11 @@ fn is_hidden(row: &JobRow<'_>, ctx: &Ctx) -> bool {
         .is_some_and(|p| !ctx.shows(p))
 }
 
-fn load_jobs(call: &str, ids: Vec<JobId>) -> Result<(Ctx, Jobs), Failure> {
+fn load_jobs(
+    call: &str,
+    ids: Vec<JobId>,
+    document: Option<Dialect>,
+) -> Result<(Ctx, Jobs), Failure> {
     let failed = failed_call(call);
     let mut client = Client::connect().map_err(&failed)?;
     let mut ctx = Ctx::new(&client.endpoint.cluster);
@@ -295,11 +299,10 @@ fn load_jobs(call: &str, ids: Vec<JobId>) -> Result<(Ctx, Jobs), Failure> {
         ..JobFilter::default()
     };
     let jobs = query::jobs(&mut client, &mut ctx, filter).map_err(&failed)?;
-    if jobs
-        .jobs
-        .iter()
-        .any(|job| JobRow::new(job, None).needs_nodes(&ctx))
-    {
+    let is_shown_with_nodes = |job| JobRow::new(job, None).needs_nodes(&ctx);
+    let needs_nodes = document.is_some() && jobs.needs_nodes_in_documents()
+        || jobs.jobs.iter().any(is_shown_with_nodes);
+    if needs_nodes {
         query::cluster(&mut client, &mut ctx).map_err(&failed)?;
     }
     Ok((ctx, jobs))
@@ -463,7 +466,7 @@ fn steps(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> {
     let failed = failed_call("slurm_get_job_steps");
     let own = Client::connect().and_then(|mut client| own_step::wait(&mut client));
     own.map_err(&failed)?;
-    let (ctx, jobs) = load_jobs("slurm_get_job_steps", ids)?;
+    let (ctx, jobs) = load_jobs("slurm_get_job_steps", ids, None)?;
     let mut out = String::new();
     let rows: Vec<JobRow<'_>> = match wanted {
         Some((id, task, _)) => rows_of(&jobs, id, task).collect(),

@@ -311,3 +311,31 @@ fn lists_of_hosts_are_shortened_and_written_in_full() {
     let instances: Value = owner.get("/slurmdb/v0.0.40/instances").ok();
     assert_eq!(instances["instances"], json!([]));
 }
+
+#[test]
+fn conditions_for_the_end_of_jobs_come_in_a_body_or_in_the_query() {
+    let Some(rest) = Rest::start(ONE_NODE) else {
+        return;
+    };
+    let (c, owner) = (&rest.cluster, rest.of(OWNER));
+    let path = "/slurm/v0.0.43/jobs";
+    let headers = format!("{}Content-Type: application/json\r\n", owner.headers);
+    let end = |body: Value| rest.send("DELETE", path, &headers, &body.to_string());
+    let held = || owner.submit(job(json!({"hold": true})));
+    let (first, second) = (held(), held());
+    let left = "squeue -h -o %A -S i";
+    // Nothing said is not everything.
+    assert_eq!(end(json!({})).status, 400);
+    assert_eq!(end(json!({"job_name": "nosuch"})).ok()["status"], json!([]));
+    assert_eq!(c.ok(left), format!("{first}\n{second}"));
+    assert_eq!(
+        end(json!({"jobs": [first.to_string()]})).ok()["status"],
+        json!([])
+    );
+    assert_eq!(c.ok(left), second.to_string());
+    owner.delete(&format!("{path}?jobs={second}")).ok();
+    assert_eq!(c.ok(left), "");
+    // Where no body is known, one is refused.
+    let one = format!("/slurm/v0.0.43/job/{}", held());
+    assert_eq!(rest.send("DELETE", &one, &headers, "{}").status, 400);
+}

@@ -1,7 +1,7 @@
 //! What commands print with `--json` is what slurmrestd answers.
 
 use super::{OWNER, Rest};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const CONF: &str = "Licenses=matlab:10\nPriorityType=priority/multifactor\nNodeName=n1 CPUs=4 RealMemory=1000\n\
     PartitionName=batch Nodes=n1 Default=YES State=UP\n";
@@ -93,4 +93,69 @@ fn commands_print_the_documents_of_slurmrestd() {
     }
     assert_eq!(c.run("sshare --json=v0.0.38").code, 1);
     assert_eq!(c.run("scontrol --json show config").code, 1);
+}
+
+#[test]
+fn jobs_and_ping_are_printed_as_slurmrestd_answers() {
+    let Some(rest) = Rest::start(CONF) else {
+        return;
+    };
+    let (c, root) = (&rest.cluster, rest.of("root"));
+    // Each CPU of the node is a socket: a document made without the nodes would show other cores.
+    let sleep = "-o /dev/null --wrap 'sleep 300'";
+    c.ok(&format!("sbatch -n 1 {sleep}; sbatch -n 2 {sleep}"));
+    c.until_prints("squeue -h -t running -o %A | wc -l", "2");
+    for version in ["v0.0.38", "v0.0.42", "v0.0.45"] {
+        let answered = root.get(&format!("/slurm/{version}/jobs"));
+        answered.ok();
+        for command in ["squeue --json", "scontrol show jobs --json"] {
+            let printed = c.ok(&format!("{command}={version}"));
+            assert_eq!(main_part(&printed), main_part(&answered.body), "{command}");
+        }
+    }
+    let jobs = root.get("/slurmdb/v0.0.42/jobs").ok();
+    assert_eq!(jobs["jobs"][0]["cluster"], "c");
+    let ping = main_part(&c.ok("scontrol ping --json=v0.0.42"));
+    assert_eq!(ping["pings"][0]["pinged"], "UP");
+    c.ok("scontrol shutdown slurmctld");
+    c.until("the controller is gone", || {
+        c.run("scontrol ping").code != 0
+    });
+    let down = c.run("scontrol ping --json=v0.0.42");
+    assert_eq!(down.code, 1, "{down:?}");
+    assert_eq!(main_part(&down.out)["pings"][0]["pinged"], "DOWN");
+}
+
+#[test]
+fn accounting_has_clusters_tres_and_statistics_of_its_own() {
+    let Some(rest) = Rest::start(CONF) else {
+        return;
+    };
+    let root = rest.of("root");
+    let at = |version: u32, path: &str| root.get(&format!("/slurmdb/v0.0.{version}/{path}"));
+    for (version, tres) in [(38, "TRES"), (42, "tres")] {
+        let config = at(version, "config").ok();
+        assert_eq!(config["clusters"], at(version, "clusters").ok()["clusters"]);
+        assert_eq!(config["clusters"][0]["name"], "c");
+        assert_eq!(config[tres], at(version, "tres").ok()[tres]);
+        let counters = at(version, "diag").ok();
+        let counters = &counters["statistics"];
+        assert!(counters["time_start"].as_i64().unwrap() > 0, "{counters}");
+        assert!(counters["RPCs"][0]["time"]["total"].is_u64(), "{counters}");
+        let users = counters["users"].as_array().unwrap();
+        assert!(
+            users.iter().any(|user| user["user"] == "root"),
+            "{counters}"
+        );
+        match version {
+            38 => assert_eq!(counters["rollups"], json!([])),
+            _ => assert_eq!(counters["rollups"]["daily"]["count"], 0),
+        }
+    }
+    rest.cluster.ok(&format!(
+        "sacctmgr -i add account a; sacctmgr -i add user {OWNER} account=a wckeys=k"
+    ));
+    let key = "/slurmdb/v0.0.42/wckey/k";
+    root.delete(key).ok();
+    assert_eq!(root.delete(key).error(), 9003);
 }
