@@ -3,6 +3,7 @@
 //! hours.
 
 pub(crate) mod measure;
+mod nodes;
 mod reports;
 mod sizes;
 mod used;

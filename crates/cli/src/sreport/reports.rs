@@ -1,6 +1,7 @@
 //! The reports themselves: sums over rows of accounting, and which of them stand in which column.
 
 use super::measure::{Period, TRES, ran_s, used_ms};
+use super::nodes::ReportNode;
 use super::used::UsageAnswer;
 use super::{ReportRequest, Settings};
 use crate::connect::{Client, ConnectError};
@@ -27,8 +28,7 @@ pub(super) struct ReportData {
     pub(super) accounts: Accounts,
     /// Times of reservations, of the report on them.
     pub(super) reservations: Vec<ReservationRecord>,
-    /// Name, CPUs and MiB of each node.
-    pub(super) nodes: Vec<(String, u32, u64)>,
+    pub(super) nodes: Vec<ReportNode>,
     pub(super) outages: Vec<NodeOutage>,
     /// Nothing of it was withheld because of `PrivateData`.
     pub(super) whole: bool,
@@ -59,10 +59,7 @@ impl ReportData {
             "cluster" | "user" if request.is_of_sums() => UsageAnswer::ask(client, period)?,
             _ => UsageAnswer::ask_rows(client, request, period)?,
         };
-        let nodes = ctx.nodes.iter().map(|node| {
-            let config = &node.config;
-            (config.name.clone(), config.cpus, config.memory_mib)
-        });
+        let nodes = ctx.nodes.iter().map(|node| ReportNode::new(&node.config));
         Ok(ReportData {
             cluster: accounts.cluster.clone(),
             period,
@@ -86,12 +83,7 @@ impl ReportData {
 
     /// Amount of a trackable resource that the cluster has.
     fn total(&self, tres: &str) -> f64 {
-        match tres {
-            "cpu" | "billing" => self.nodes.iter().map(|(_, cpus, _)| f64::from(*cpus)).sum(),
-            "mem" => self.nodes.iter().map(|(_, _, mib)| *mib as f64).sum(),
-            "node" => self.nodes.len() as f64,
-            _ => 0.0,
-        }
+        self.nodes.iter().map(|node| node.amount(tres)).sum()
     }
 
     /// An account and those above it, the root last.
@@ -126,15 +118,12 @@ fn tres_of(settings: &Settings, facts: &ReportData) -> Result<(Vec<String>, bool
     let Some(asked) = &settings.tres else {
         return Ok((vec!["cpu".to_owned()], false));
     };
-    let gres = || {
-        facts
-            .usage
-            .iter()
-            .flat_map(|row| &row.devices)
-            .map(|(name, _)| name.clone())
-    };
+    let used = facts.usage.iter().flat_map(|row| &row.devices);
+    let used = used.map(|(name, _)| name.clone());
+    // Devices that nobody has used yet are reported, too.
+    let there = facts.nodes.iter().flat_map(|node| node.devices.keys());
     let mut known: Vec<String> = TRES.iter().map(|t| (*t).to_owned()).collect();
-    known.extend(gres().collect::<BTreeSet<String>>());
+    known.extend(used.chain(there.cloned()).collect::<BTreeSet<String>>());
     if asked.iter().any(|t| t.eq_ignore_ascii_case("ALL")) {
         return Ok((known, true));
     }
@@ -394,12 +383,11 @@ fn utilization(
 /// Resources of nodes that were out of service, times their time.
 fn down(facts: &ReportData, tres: &str) -> f64 {
     let of_node = |name: &str| {
-        let node = facts.nodes.iter().find(|(own, ..)| own == name);
-        node.map_or(0.0, |(_, cpus, mib)| match tres {
-            "cpu" | "billing" => f64::from(*cpus),
-            "mem" => *mib as f64,
-            _ => 0.0,
-        })
+        let node = facts.nodes.iter().find(|node| node.name == name);
+        match tres {
+            "node" => 0.0,
+            tres => node.map_or(0.0, |node| node.amount(tres)),
+        }
     };
     let outages = facts.outages.iter();
     let sum: f64 = outages
