@@ -556,7 +556,10 @@ impl JobRow {
             alloc: job.alloc.clone(),
             partition: job.partition.clone(),
             reason: job.reason,
-            priority: job.priority,
+            priority: match job.state {
+                JobState::Pending => state.priority_of(state.scale.as_ref(), job),
+                _ => job.priority,
+            },
         }
     }
 }

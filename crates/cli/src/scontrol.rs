@@ -223,7 +223,7 @@ impl Session {
             "reboot" => self.reboot(rest),
             "cancel_reboot" => {
                 let nodes = rest[0].clone();
-                self.send_change(UserCommand::CancelReboot { nodes }, "cancel_reboot_nodes");
+                self.send_update(UserCommand::CancelReboot { nodes });
             }
             "listpids" => self.list_processes(rest),
             "pidinfo" => self.process_info(&rest[0]),

@@ -36,7 +36,7 @@ pub(crate) static SPRIO: Spec = Spec {
         flag("version", "print the version").short('V'),
         flag("weights", "weights of the factors").short('w'),
     ],
-    variables: &[],
+    variables: &[("SPRIO_FORMAT", "format")],
     notes: "",
 };
 
@@ -65,7 +65,10 @@ struct Options {
 /// Runs sprio.
 pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     let parsed = SPRIO.parse(args).map_err(Failure::new)?;
-    let mut options = Options::default();
+    let mut options = Options {
+        format: std::env::var("SPRIO_FORMAT").ok(),
+        ..Options::default()
+    };
     let mut operands = parsed.operands.clone();
     for (name, value) in &parsed.options {
         let mut value = value.clone().unwrap_or_default();

@@ -3,7 +3,7 @@
 //! hours.
 
 pub(crate) mod measure;
-mod node;
+mod nodes;
 mod reports;
 mod sizes;
 mod used;

@@ -63,6 +63,9 @@ const COLUMNS: &str = "JobID,MaxVMSize,MaxVMSizeNode,MaxVMSizeTask,AveVMSize,Max
     TRESUsageOutMax,TRESUsageOutMaxNode,TRESUsageOutMaxTask,TRESUsageOutMin,TRESUsageOutMinNode,TRESUsageOutMinTask,\
     TRESUsageOutTot";
 
+/// Columns that are shown where they are asked for. Pids is a column of `--pidformat` alone.
+const MORE_COLUMNS: [&str; 3] = ["ConsumedEnergyRaw", "Nodelist", "ReqCPUFreq"];
+
 #[derive(Debug, Default)]
 struct Options {
     jobs: Vec<String>,
@@ -96,7 +99,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
             "usage" => return print_text(&SPEC.usage()),
             "helpformat" => {
                 let mut names: Vec<&str> = COLUMNS.split(',').collect();
-                names.extend(["ConsumedEnergyRaw", "Nodelist", "Pids", "ReqCPUFreq"]);
+                names.extend(MORE_COLUMNS.into_iter().chain(["Pids"]));
                 names.sort_by_key(|name| place_in_help(name));
                 return print_text(&names_in_rows(&names));
             }
@@ -206,7 +209,8 @@ impl Options {
             None if self.all_steps => steps.iter().map(|s| s.step).collect(),
             None => numbered.map(|s| s.step).into_iter().collect(),
         };
-        if wanted.is_empty() {
+        // A job that runs its script alone has no line unless all steps are asked for.
+        if wanted.is_empty() && (step.is_some() || steps.is_empty()) {
             return Err(match step {
                 Some(_) => format!("StepId={text} not found running."),
                 None => format!("No steps running for job {text}"),
@@ -244,7 +248,8 @@ impl Options {
             };
             let invalid =
                 || Failure::new(format!("sstat: error: Invalid field requested: \"{name}\""));
-            let known = COLUMNS.split(',').any(|c| c.eq_ignore_ascii_case(name));
+            let mut all = COLUMNS.split(',').chain(MORE_COLUMNS);
+            let known = all.any(|c| c.eq_ignore_ascii_case(name));
             let field = find(name).filter(|_| known).ok_or_else(invalid)?;
             let width = match width {
                 Some(width) => width.parse().map_err(|_| invalid())?,

@@ -317,6 +317,12 @@ mod tests {
     }
 
     #[test]
+    fn the_list_can_be_read() {
+        let text = std::fs::read_to_string("../tests/differ/accepted.txt").unwrap();
+        AcceptedList::read(&text).unwrap();
+    }
+
+    #[test]
     fn what_is_no_entry_is_refused() {
         assert!(AcceptedList::read("line a || - b").is_err());
         assert!(AcceptedList::read("[x]\nline a || b").is_err());

@@ -312,6 +312,16 @@ impl DrawnColumns {
 mod tests {
     use super::*;
 
+    /// An option that the table gained and values.txt did not have ended the runner before its first line.
+    #[test]
+    fn each_option_of_the_table_has_values_or_is_left_out() {
+        let table = fs::read_to_string("../docs/compat.md").unwrap();
+        let values = fs::read_to_string("../tests/differ/values.txt").unwrap();
+        for (command, _) in SHARES {
+            options(command, &table, &values).unwrap();
+        }
+    }
+
     const TABLE: &str = "\n# squeue\n\nText.\n\nWorks (3): `-a, --all`; `-j, --jobs, --job`; `-M, --clusters`\n\n\
         Accepted without effect (1):\n\n* `--local`: one cluster\n\nRefused (1):\n\n* `--array-unique`: no\n\n\
         ## squeue: Columns\n\nWorks (2): `%a account`; `%b tres-per-node, gres`; `name`\n\n# sinfo\n";

@@ -5,6 +5,7 @@ use super::document::{Dialect, Writer, print_document};
 use super::text::put;
 use super::{Failure, failed_call, print, query};
 use crate::connect::Client;
+use muster_model::cpuset::CpuSet;
 use muster_model::reservation::{Flags, Reservation};
 use muster_model::time::Timestamp;
 use muster_proto::client::ReservationsAnswer;
@@ -14,6 +15,10 @@ fn load() -> Result<(Ctx, ReservationsAnswer), Failure> {
     let mut client = Client::connect().map_err(&failed)?;
     let mut ctx = Ctx::new(&client.endpoint.cluster);
     let answer = query::reservations(&mut client).map_err(&failed)?;
+    if answer.reservations.iter().any(|r| r.by_core) {
+        // Nodes say how many CPUs a core has.
+        query::cluster(&mut client, &mut ctx).map_err(&failed)?;
+    }
     ctx.now = answer.now;
     Ok((ctx, answer))
 }
@@ -160,7 +165,7 @@ fn write(out: &mut String, r: &Reservation, (cpus, cores): (u64, u64), ctx: &Ctx
     if r.by_core {
         for entry in &r.nodes {
             if let Some(cpus) = &entry.cpus {
-                let ids: Vec<String> = ranges(cpus.iter());
+                let ids = ranges(cores_of(&entry.name, cpus, ctx).into_iter());
                 put!(
                     out,
                     "  NodeName={} CoreIDs={}{next}",
@@ -189,6 +194,15 @@ fn write(out: &mut String, r: &Reservation, (cpus, cores): (u64, u64), ctx: &Ctx
 }
 
 /// `0-3`, `7`.
+/// Numbers of the cores that CPUs of a node are threads of.
+fn cores_of(node: &str, cpus: &CpuSet, ctx: &Ctx) -> Vec<u32> {
+    let node = ctx.nodes.iter().find(|known| known.config.name == node);
+    let threads = node.map_or(1, |node| node.config.threads_per_core.max(1));
+    let mut cores: Vec<u32> = cpus.iter().map(|cpu| cpu / threads).collect();
+    cores.dedup();
+    cores
+}
+
 fn ranges(ids: impl Iterator<Item = u32>) -> Vec<String> {
     let mut out: Vec<(u32, u32)> = Vec::new();
     for id in ids {
@@ -354,6 +368,21 @@ RESV_NAME     STATE           START_TIME             END_TIME     DURATION  NODE
 m1           ACTIVE  2026-11-22T00:33:51  2026-11-22T02:33:51     02:00:00  n[1-2]
 ";
         assert_eq!(render_table(&answer, &ctx, false), expected);
+    }
+
+    /// CPUs were shown as cores.
+    #[test]
+    fn cores_are_numbered_as_cores() {
+        let (mut answer, mut ctx) = captured();
+        let mut node = crate::listing::fixture::node(1, 0, 100, 0);
+        (node.config.name, node.config.threads_per_core) = ("n1".to_owned(), 2);
+        ctx.nodes = vec![node];
+        let reservation = &mut answer.reservations[0];
+        reservation.by_core = true;
+        reservation.nodes[0].cpus = Some((0..4).chain(6..8).collect());
+        let mut out = String::new();
+        write(&mut out, reservation, (6, 3), &ctx, true);
+        assert!(out.contains(" NodeName=n1 CoreIDs=0-1,3 "), "{out}");
     }
 
     #[test]

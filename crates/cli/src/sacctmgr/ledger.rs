@@ -7,7 +7,7 @@ use crate::listing::{Failure, query};
 use muster_conf::endpoint;
 use muster_model::command::{AccountsEdit, Reply, UserCommand};
 use muster_proto::client::AccountsAnswer;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt as _;
 
 /// The records of accounting, and who changes them.
@@ -55,6 +55,42 @@ pub(crate) fn tres_names(ctx: &Ctx) -> Vec<String> {
     all
 }
 
+/// Amounts of all TRES that a cluster has, in the order of their names. Of what nobody measures there is none.
+fn total_tres(ctx: &Ctx, cpus: u64, mib: u64) -> String {
+    let mut all: BTreeMap<String, String> = ["energy", "fs/disk", "pages", "vmem"]
+        .map(|name| (name.to_owned(), "0".to_owned()))
+        .into();
+    all.insert("billing".to_owned(), cpus.to_string());
+    all.insert("cpu".to_owned(), cpus.to_string());
+    all.insert("mem".to_owned(), format!("{mib}M"));
+    all.insert("node".to_owned(), ctx.nodes.len().to_string());
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    for gres in ctx.nodes.iter().flat_map(|node| &node.config.gres) {
+        let name = format!("gres/{}", gres.name);
+        if let Some(kind) = gres.kind.as_deref().filter(|kind| !kind.is_empty()) {
+            *counts.entry(format!("{name}:{kind}")).or_default() += gres.count;
+        }
+        *counts.entry(name).or_default() += gres.count;
+    }
+    all.extend(
+        counts
+            .into_iter()
+            .map(|(name, count)| (name, count.to_string())),
+    );
+    let config = ctx.config.as_ref();
+    let licenses = config.map_or(&[][..], |config| &config.licenses[..]);
+    all.extend(
+        licenses
+            .iter()
+            .map(|of| (format!("license/{}", of.name), of.count.to_string())),
+    );
+    let all: Vec<String> = all
+        .iter()
+        .map(|(name, count)| format!("{name}={count}"))
+        .collect();
+    all.join(",")
+}
+
 pub(super) fn error(text: impl std::fmt::Display) -> Failure {
     Failure::new(format!("sacctmgr: error: {text}"))
 }
@@ -95,7 +131,7 @@ impl Ledger for Controller {
             port: endpoint.port,
             nodes: muster_model::hostlist::compress(&names),
             node_count: names.len(),
-            total: format!("billing={cpus},cpu={cpus},mem={mib}M,node={}", names.len()),
+            total: total_tres(&ctx, cpus, mib),
         })
     }
 

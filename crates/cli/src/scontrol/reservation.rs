@@ -87,17 +87,43 @@ pub(crate) fn flag_names() -> impl Iterator<Item = &'static str> {
     FLAGS.iter().map(|(name, ..)| *name)
 }
 
-/// An unreadable field, in scontrol's words.
+/// A fault of a field.
 #[derive(Debug, PartialEq)]
-struct ReservationError(String);
+enum ReservationError {
+    /// A field cannot be read, in scontrol's words.
+    Unreadable(String),
+    /// A name is nobody's; the controller refuses it in the same words.
+    Unknown {
+        /// `user` or `group`.
+        kind: &'static str,
+        name: String,
+    },
+}
+
+impl ReservationError {
+    fn text(self) -> String {
+        match self {
+            ReservationError::Unreadable(text) => text,
+            ReservationError::Unknown { kind, name } => {
+                format!("Invalid {kind} id: there is no {kind} {name}")
+            }
+        }
+    }
+}
 
 impl Session {
     /// `create reservation ...`.
     pub(super) fn create_reservation(&mut self, words: &[String]) {
         let ask = match read(words, &now(), false).and_then(|ask| complete(ask, words)) {
             Ok(ask) => ask,
-            Err(ReservationError(text)) => {
+            Err(ReservationError::Unreadable(text)) => {
                 return self.error(&format!("{text}  No reservation created."));
+            }
+            Err(ReservationError::Unknown { kind, name }) => {
+                self.error(&format!("there is no {kind} {name}"));
+                return self.complain(&format!(
+                    "Error creating the reservation: Invalid {kind} id"
+                ));
             }
         };
         let answer = self
@@ -114,8 +140,14 @@ impl Session {
     pub(super) fn update_reservation(&mut self, words: &[String]) {
         let ask = match read(words, &now(), true) {
             Ok(ask) => ask,
-            Err(ReservationError(text)) => {
+            Err(ReservationError::Unreadable(text)) => {
                 return self.error(&format!("{text}  No reservation update."));
+            }
+            Err(ReservationError::Unknown { kind, name }) => {
+                self.error(&format!("there is no {kind} {name}"));
+                let text = format!("Invalid {kind} id");
+                self.complain(&format!("Error updating the reservation: {text}"));
+                return self.complain(&format!("slurm_update error: {text}"));
             }
         };
         if ask.name.as_ref().is_none_or(String::is_empty) {
@@ -154,7 +186,7 @@ impl Session {
 /// What is wrong with them, in scontrol's words.
 pub(crate) fn of_words(words: &[String]) -> Result<ReservationAsk, String> {
     let made = read(words, &now(), false).and_then(|ask| complete(ask, words));
-    made.map_err(|ReservationError(text)| text)
+    made.map_err(ReservationError::text)
 }
 
 /// A change of a reservation, of words as of `scontrol update ReservationName=`.
@@ -162,7 +194,7 @@ pub(crate) fn of_words(words: &[String]) -> Result<ReservationAsk, String> {
 /// # Errors
 /// What is wrong with them, in scontrol's words.
 pub(crate) fn change_of_words(words: &[String]) -> Result<ReservationAsk, String> {
-    read(words, &now(), true).map_err(|ReservationError(text)| text)
+    read(words, &now(), true).map_err(ReservationError::text)
 }
 
 fn now() -> Zoned {
@@ -181,7 +213,9 @@ fn read(words: &[String], now: &Zoned, update: bool) -> Result<ReservationAsk, R
             continue;
         }
         let Some((key, value)) = word.split_once('=') else {
-            return Err(ReservationError(format!("Unknown parameter {word}.")));
+            return Err(ReservationError::Unreadable(format!(
+                "Unknown parameter {word}."
+            )));
         };
         let (key, sign) = match key.strip_suffix(['+', '-']) {
             Some(bare) => (bare, key.chars().next_back()),
@@ -211,15 +245,17 @@ fn set(
     value: &str,
     now: &Zoned,
 ) -> Result<(), ReservationError> {
-    let unknown = || ReservationError(format!("Unknown parameter {word}."));
+    let unknown = || ReservationError::Unreadable(format!("Unknown parameter {word}."));
     let (name, status) = field(key).ok_or_else(unknown)?;
     if let OptionStatus::Refused(why) = status {
-        return Err(ReservationError(format!("{name} is not supported: {why}.")));
+        return Err(ReservationError::Unreadable(format!(
+            "{name} is not supported: {why}."
+        )));
     }
     let value = value.trim_matches(['"', '\'']);
-    let bad = |what: &str| ReservationError(format!("Invalid {what} {word}."));
+    let bad = |what: &str| ReservationError::Unreadable(format!("Invalid {what} {word}."));
     if sign.is_some() && !SIGNED.contains(&name) {
-        return Err(ReservationError(format!(
+        return Err(ReservationError::Unreadable(format!(
             "Use {name}= without a sign, not {word}."
         )));
     }
@@ -254,7 +290,7 @@ fn set(
         "Features" => ask.features = Some(value.to_owned()),
         "Flags" => set_flags(ask, sign, value)?,
         "Users" => ask.users = Some(users(sign, value)?),
-        "Groups" => ask.groups = Some(names(sign, value)),
+        "Groups" => ask.groups = Some(groups(sign, value)?),
         "Accounts" => ask.accounts = Some(names(sign, value)),
         "MaxStartDelay" => {
             let limit: TimeLimit = value.parse().map_err(|_| bad("max start delay"))?;
@@ -264,7 +300,7 @@ fn set(
         "Licenses" => ask.licenses = Some(value.to_owned()),
         "TRES" if value.to_ascii_lowercase().contains("bb/") => {
             let why = "this cluster has none to reserve";
-            return Err(ReservationError(format!(
+            return Err(ReservationError::Unreadable(format!(
                 "BurstBuffer is not supported: {why}."
             )));
         }
@@ -345,7 +381,7 @@ fn set_flags(
         });
         let wrong = || {
             let sign = sign.map_or_else(String::new, String::from);
-            ReservationError(format!("Error parsing flags {sign}{value}."))
+            ReservationError::Unreadable(format!("Error parsing flags {sign}{value}."))
         };
         let (_, _, flag) = known.ok_or_else(wrong)?;
         let removed = minus || sign == Some('-');
@@ -398,9 +434,26 @@ fn users(sign: Option<char>, value: &str) -> Result<NameList, ReservationError> 
         &list;
     for user in all {
         if crate::people::user_named(user).is_none() {
-            return Err(ReservationError(format!(
-                "Error creating the reservation: Invalid user id: there is no user {user}."
-            )));
+            return Err(ReservationError::Unknown {
+                kind: "user",
+                name: user.clone(),
+            });
+        }
+    }
+    Ok(list)
+}
+
+/// Groups must exist.
+fn groups(sign: Option<char>, value: &str) -> Result<NameList, ReservationError> {
+    let list = names(sign, value);
+    let (NameList::Only(all) | NameList::AllBut(all) | NameList::Add(all) | NameList::Remove(all)) =
+        &list;
+    for group in all {
+        if crate::people::group_named(group).is_none() {
+            return Err(ReservationError::Unknown {
+                kind: "group",
+                name: group.clone(),
+            });
         }
     }
     Ok(list)
@@ -408,7 +461,7 @@ fn users(sign: Option<char>, value: &str) -> Result<NameList, ReservationError> 
 
 /// Checks that a new reservation has all that it must have.
 fn complete(ask: ReservationAsk, words: &[String]) -> Result<ReservationAsk, ReservationError> {
-    let missing = |text: &str| Err(ReservationError(text.to_owned()));
+    let missing = |text: &str| Err(ReservationError::Unreadable(text.to_owned()));
     let Some(start) = ask.start else {
         return missing("A start time must be given.");
     };
@@ -448,7 +501,7 @@ mod tests {
         let now = jiff::Timestamp::from_second(NOW)
             .unwrap()
             .to_zoned(jiff::tz::TimeZone::UTC);
-        read(&words, &now, true).map_err(|ReservationError(text)| text)
+        read(&words, &now, true).map_err(ReservationError::text)
     }
 
     #[test]
@@ -637,7 +690,7 @@ mod tests {
         }
         let incomplete = |line: &str| {
             let words: Vec<String> = vec![line.to_owned()];
-            complete(ask(line).unwrap(), &words).map_err(|ReservationError(text)| text)
+            complete(ask(line).unwrap(), &words).map_err(ReservationError::text)
         };
         assert!(
             incomplete("duration=5")

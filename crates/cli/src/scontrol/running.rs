@@ -2,11 +2,12 @@
 
 use super::Session;
 use super::update::Pair;
-use crate::connect::unexpected;
+use crate::connect::{ConnectError, unexpected};
 use crate::targets::{job_target, step_number};
 use muster_conf::options::job::read_limit;
 use muster_model::command::{JobTarget, UserCommand};
 use muster_model::ids::StepNo;
+use muster_model::refusal::RefusalCode;
 use muster_model::time::TimeLimit;
 use muster_proto::client::{RequestBody, Response};
 
@@ -64,6 +65,10 @@ impl Session {
         match self.client().and_then(|c| c.call(request)) {
             Ok(Response::Done) => {}
             Ok(other) => self.request_failed("slurm_set_debug_level error", &unexpected(&other)),
+            Err(ConnectError::Refused(refusal)) if refusal.code == RefusalCode::InvalidValue => {
+                self.error(&refusal.detail);
+                self.complain(&format!("invalid debug level: {level}"));
+            }
             Err(error) => self.request_failed("slurm_set_debug_level error", &error),
         }
     }

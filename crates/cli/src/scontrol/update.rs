@@ -191,6 +191,12 @@ pub(crate) const NODE_FIELDS: &[UpdateField] = &[
     refused("Topology", CONF),
 ];
 
+/// Whether nodes are to be taken out of service without saying why: a reason that they had before is of another time.
+fn lacks_reason(update: &NodeUpdate) -> bool {
+    let is_out = matches!(update.state.as_deref(), Some("DOWN" | "DRAIN" | "FAIL"));
+    is_out && update.reason.as_deref().is_none_or(str::is_empty)
+}
+
 impl Session {
     /// `update ...`.
     pub(super) fn update(&mut self, words: &[String]) {
@@ -369,7 +375,10 @@ impl Session {
                 "Reason" => update.reason = Some(value.trim_matches(['"', '\'']).to_owned()),
                 "Weight" => match value.parse() {
                     Ok(weight) => update.weight = Some(weight),
-                    Err(_) => return self.bad_value(pair, "a number"),
+                    Err(_) => {
+                        self.error(&format!("Weight value ({value}) is not a valid number"));
+                        return self.complain("No changes specified");
+                    }
                 },
                 "ActiveFeatures" | "AvailableFeatures" | "Features" => {
                     let list = value.split(',').filter(|f| !f.is_empty());
@@ -382,6 +391,12 @@ impl Session {
         }
         if update == NodeUpdate::default() {
             return self.complain("No changes specified");
+        }
+        if lacks_reason(&update) {
+            self.complain(
+                "You must specify a reason when DOWNING or DRAINING a node. Request denied",
+            );
+            return;
         }
         self.send_update(UserCommand::UpdateNodes { nodes, update });
     }
@@ -479,6 +494,22 @@ mod tests {
         assert!(
             p.is("comment", 3) && !p.is("com", 3) && Pair::read("comm=1").unwrap().is("comment", 3)
         );
+    }
+
+    #[test]
+    fn nodes_are_taken_out_of_service_for_a_reason() {
+        let update = |state: &str, reason: Option<&str>| NodeUpdate {
+            state: Some(state.to_owned()),
+            reason: reason.map(str::to_owned),
+            ..NodeUpdate::default()
+        };
+        for state in ["DOWN", "DRAIN", "FAIL"] {
+            assert!(lacks_reason(&update(state, None)), "{state}");
+            assert!(lacks_reason(&update(state, Some(""))), "{state}");
+            assert!(!lacks_reason(&update(state, Some("disk"))), "{state}");
+        }
+        assert!(!lacks_reason(&update("RESUME", None)));
+        assert!(!lacks_reason(&NodeUpdate::default()));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The reports themselves: sums over rows of accounting, and which of them stand in which column.
 
 use super::measure::{Period, TRES, ran_s, used_ms};
-use super::node::ReportNode;
+use super::nodes::ReportNode;
 use super::used::UsageAnswer;
 use super::{ReportRequest, Settings};
 use crate::connect::{Client, ConnectError};
@@ -59,7 +59,7 @@ impl ReportData {
             "cluster" | "user" if request.is_of_sums() => UsageAnswer::ask(client, period)?,
             _ => UsageAnswer::ask_rows(client, request, period)?,
         };
-        let nodes = ctx.nodes.iter().map(|node| ReportNode::of(&node.config));
+        let nodes = ctx.nodes.iter().map(|node| ReportNode::new(&node.config));
         Ok(ReportData {
             cluster: accounts.cluster.clone(),
             period,
@@ -83,7 +83,7 @@ impl ReportData {
 
     /// Amount of a trackable resource that the cluster has.
     fn total(&self, tres: &str) -> f64 {
-        self.nodes.iter().map(|node| node.has(tres)).sum()
+        self.nodes.iter().map(|node| node.amount(tres)).sum()
     }
 
     /// An account and those above it, the root last.
@@ -118,15 +118,12 @@ fn tres_of(settings: &Settings, facts: &ReportData) -> Result<(Vec<String>, bool
     let Some(asked) = &settings.tres else {
         return Ok((vec!["cpu".to_owned()], false));
     };
-    let gres = || {
-        facts
-            .usage
-            .iter()
-            .flat_map(|row| &row.devices)
-            .map(|(name, _)| name.clone())
-    };
+    let used = facts.usage.iter().flat_map(|row| &row.devices);
+    let used = used.map(|(name, _)| name.clone());
+    // Devices that nobody has used yet are reported, too.
+    let there = facts.nodes.iter().flat_map(|node| node.devices.keys());
     let mut known: Vec<String> = TRES.iter().map(|t| (*t).to_owned()).collect();
-    known.extend(gres().collect::<BTreeSet<String>>());
+    known.extend(used.chain(there.cloned()).collect::<BTreeSet<String>>());
     if asked.iter().any(|t| t.eq_ignore_ascii_case("ALL")) {
         return Ok((known, true));
     }
@@ -394,7 +391,10 @@ fn utilization(
 fn down(facts: &ReportData, tres: &str) -> f64 {
     let of_node = |name: &str| {
         let node = facts.nodes.iter().find(|node| node.name == name);
-        node.map_or(0.0, |node| node.has(tres))
+        match tres {
+            "node" => 0.0,
+            tres => node.map_or(0.0, |node| node.amount(tres)),
+        }
     };
     let outages = facts.outages.iter();
     let sum: f64 = outages

@@ -104,7 +104,12 @@ pub(super) fn create(
             format!("partition {name} exists already; scontrol update changes it"),
         ));
     }
-    change(draft, PartitionConfig::named(name), pairs)
+    // As Slurm has it: partitions of slurm.conf have none, those that scontrol makes have one.
+    let made = PartitionConfig {
+        min_nodes: 1,
+        ..PartitionConfig::named(name)
+    };
+    change(draft, made, pairs)
 }
 
 /// Removes a partition that no job is in.
@@ -175,6 +180,22 @@ fn change(
     }))
 }
 
+/// A partition's QOS by its name; empty for none.
+fn known_qos(state: &State, name: &str) -> Result<Option<String>, Refusal> {
+    if name.is_empty() || name.eq_ignore_ascii_case("N/A") {
+        return Ok(None);
+    }
+    // Without accounting nobody says which there are.
+    let accounts = &state.accounts;
+    match accounts.qos.is_empty() || accounts.qos(name).is_some() {
+        true => Ok(Some(name.to_owned())),
+        false => Err(Refusal::new(
+            RefusalCode::InvalidQos,
+            format!("there is no QOS {name}"),
+        )),
+    }
+}
+
 fn set(
     state: &State,
     partition: &mut PartitionConfig,
@@ -220,7 +241,7 @@ fn set(
         "oversubscribe" | "shared" => partition.over_subscribe = pair.over_subscribe()?,
         "gracetime" => partition.grace_time_s = pair.number()?,
         "overtimelimit" => partition.over_time_limit_min = pair.count()?,
-        "qos" => partition.qos = Some(value.to_owned()).filter(|v| !v.is_empty()),
+        "qos" => partition.qos = known_qos(state, value)?,
         "nodes" => {
             let names = if pair.is("ALL") {
                 let nodes = state.nodes.iter().filter(|node| !node.removed);

@@ -13,6 +13,7 @@ use super::texts::too_long;
 use crate::event::Event;
 use crate::policy::access::privacy::sees_reservation;
 use crate::state::State;
+use muster_model::accounts::ROOT;
 use muster_model::command::{Identity, NameList, Reply, ReservationAsk};
 use muster_model::licenses::LicenseCount;
 use muster_model::limits::{NAME_BYTES_MAX, TEXT_BYTES_MAX};
@@ -52,7 +53,7 @@ pub(super) fn create(
         utc_offset_s: ask.utc_offset_s,
         ..Reservation::default()
     };
-    apply_lists(&mut made, ask)?;
+    apply_lists(draft.state, &mut made, ask)?;
     apply_plain(draft.state, &mut made, ask)?;
     made.end = end_of(ask, start, None).ok_or(RefusalCode::InvalidTime)?;
     check_times(draft, &mut made)?;
@@ -107,7 +108,7 @@ pub(super) fn update(
         new.end = Timestamp(new.end.0 - i64::try_from(new.start.since_ms(start)).unwrap_or(0));
         new.start = start;
     }
-    apply_lists(&mut new, ask)?;
+    apply_lists(draft.state, &mut new, ask)?;
     apply_plain(draft.state, &mut new, ask)?;
     if let Some(end) = end_of(ask, new.start, Some(new.end)) {
         new.end = end;
@@ -269,8 +270,31 @@ fn check_licenses(state: &State, text: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Refuses accounts that there are not, where accounting says which there are: nobody could use the reservation.
+fn check_accounts(state: &State, ask: &ReservationAsk) -> Result<(), Refusal> {
+    let known = &state.accounts.accounts;
+    let named = match &ask.accounts {
+        Some(NameList::Only(all) | NameList::AllBut(all) | NameList::Add(all)) => &all[..],
+        Some(NameList::Remove(_)) | None => &[],
+    };
+    let is_there = |name: &String| {
+        name.eq_ignore_ascii_case(ROOT) || known.contains_key(&state.accounts.account_key(name))
+    };
+    match named
+        .iter()
+        .find(|name| !name.is_empty() && !is_there(name))
+    {
+        Some(name) if !known.is_empty() => Err(Refusal::new(
+            RefusalCode::InvalidAccount,
+            format!("there is no account {name}"),
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Users, groups and accounts.
-fn apply_lists(new: &mut Reservation, ask: &ReservationAsk) -> Result<(), Refusal> {
+fn apply_lists(state: &State, new: &mut Reservation, ask: &ReservationAsk) -> Result<(), Refusal> {
+    check_accounts(state, ask)?;
     change(&mut new.users, &mut new.users_denied, ask.users.as_ref());
     change(
         &mut new.accounts,

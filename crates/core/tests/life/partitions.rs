@@ -299,3 +299,26 @@ fn a_new_configuration_and_partitions_of_run_time() {
     assert_eq!(world.job(id).state, JobState::Pending);
     world.check_replay();
 }
+
+/// A partition that scontrol made had a QOS that did not exist, whose limits nobody had.
+#[test]
+fn the_qos_of_a_partition_exists() {
+    use crate::accounts::edit;
+    use muster_model::command::{AccountsAsk, QosAsk};
+    let mut world = World::new();
+    let make = |name: &str, qos: &str| UserCommand::CreatePartition {
+        name: name.into(),
+        pairs: vec![("QOS".to_owned(), qos.to_owned())],
+    };
+    world.must(0, edit(&["high"], AccountsAsk::AddQos(QosAsk::default())));
+    assert_eq!(
+        world.refused(0, make("a", "nosuch")),
+        RefusalCode::InvalidQos
+    );
+    world.must(0, make("a", "high"));
+    world.must(0, make("b", "normal"));
+    world.must(0, make("c", ""));
+    let made = |name: &str| world.state.partition(name).unwrap();
+    assert_eq!(made("a").qos.as_deref(), Some("high"));
+    assert_eq!((made("c").qos.as_deref(), made("c").min_nodes), (None, 1));
+}

@@ -145,6 +145,11 @@ fn reports_events_and_a_file_of_accounts() {
         c.ok("sreport -n -P job sizesbyaccount printjobcount grouping=2 start=now-1hour end=now"),
         format!("{cluster}|root|0|1|100.00%")
     );
+    // Accounting has the priority that the queue shows, of jobs that wait too.
+    let id = c.ok("sbatch --parsable -b now+1hour -o /dev/null --wrap true");
+    let shown = c.ok(&format!("squeue -h -j {id} -o %Q"));
+    c.until_prints(&format!("sacct -X -n -P -j {id} -o priority"), shown.trim());
+    c.ok(&format!("scancel {id}"));
     let head = c.ok("sreport cluster utilization start=now-1hour end=now");
     assert!(
         head.contains("Usage reported in CPU Minutes\n")

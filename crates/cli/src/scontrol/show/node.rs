@@ -286,7 +286,8 @@ fn totals(out: &mut String, p: &PartitionConfig, ctx: &Ctx, style: RecordStyle) 
     style.newline(out);
     put!(out, "TRES=cpu={cpus},mem=");
     text::memory(out, mib, false);
-    put!(out, ",node={count},billing={cpus}");
+    let billing = billing(p, ctx, (cpus, mib, count), &devices);
+    put!(out, ",node={count},billing={billing}");
     for (name, count) in devices {
         put!(out, ",gres/{name}={count}");
     }
@@ -294,6 +295,38 @@ fn totals(out: &mut String, p: &PartitionConfig, ctx: &Ctx, style: RecordStyle) 
         style.newline(out);
         put!(out, "TRESBillingWeights={weights}");
     }
+}
+
+/// The charge of an hour of all that a partition has: CPUs, or by `TRESBillingWeights`.
+fn billing(
+    p: &PartitionConfig,
+    ctx: &Ctx,
+    (cpus, mib, nodes): (u64, u64, u64),
+    devices: &std::collections::BTreeMap<&str, u64>,
+) -> u64 {
+    let Some(weights) = &p.billing_weights else {
+        return cpus;
+    };
+    let settings = ctx.config.as_ref();
+    let settings = settings.and_then(|config| config.order.multifactor.as_ref());
+    let most = settings.is_some_and(|m| m.max_tres);
+    let mut units: f64 = 0.0;
+    for (name, weight) in muster_model::factors::tres_weights(weights) {
+        let name = name.to_ascii_lowercase();
+        let device = name.strip_prefix("gres/").unwrap_or(&name);
+        let amount = match name.as_str() {
+            "cpu" => cpus,
+            "mem" => mib,
+            "node" => nodes,
+            _ => devices.get(device).copied().unwrap_or(0),
+        };
+        let charge = amount as f64 * weight;
+        units = match most {
+            true => units.max(charge),
+            false => units + charge,
+        };
+    }
+    units.max(0.0) as u64
 }
 
 fn memory(out: &mut String, key: &str, ask: MemoryAsk) {

@@ -8,6 +8,7 @@ use crate::listing::job::JobRow;
 use crate::listing::node::NodeView;
 use crate::listing::query::Jobs;
 use crate::listing::step_fields::StepRow;
+use muster_model::config::PartitionConfig;
 
 const PLAIN: RecordStyle = RecordStyle {
     one_line: false,
@@ -144,4 +145,22 @@ fn partitions() {
         node::write_partition(&mut out, partition, &ctx, PLAIN);
     }
     assert_same(&out, include_str!("expected/scontrol_show_partition.out"));
+}
+
+/// A partition was billed for its CPUs, whatever `TRESBillingWeights` said.
+#[test]
+fn partitions_are_billed_by_their_weights() {
+    let ctx = later();
+    let mut partition = ctx.partitions[0].clone();
+    let billed = |partition: &PartitionConfig| {
+        let mut out = String::new();
+        node::write_partition(&mut out, partition, &ctx, PLAIN);
+        let at = out.split("billing=").nth(1).unwrap_or("");
+        let digits: String = at.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse::<u64>().unwrap()
+    };
+    let cpus = billed(&partition);
+    partition.billing_weights = Some("CPU=2.5,Node=3".to_owned());
+    let nodes = partition.nodes.len() as u64;
+    assert_eq!(billed(&partition), (cpus * 5 + nodes * 6) / 2);
 }

@@ -154,3 +154,34 @@ fn the_last_name_of_a_list_stays_beside_another_list() {
     update(&mut w, all).expect("this is what was said");
     assert!(get(&w, "mine").users.is_empty());
 }
+
+/// A reservation for an account that is not there was made, and kept its nodes from everybody.
+#[test]
+fn accounts_of_a_reservation_exist() {
+    let mut w = world();
+    let only = |name: &str| NameList::Only(vec![name.to_owned()]);
+    let of = |w: &World, accounts: NameList| ReservationAsk {
+        users: None,
+        accounts: Some(accounts),
+        ..on(w, "more", 0, 60, "n4")
+    };
+    let ask = of(&w, only("nosuch"));
+    assert_eq!(
+        create(&mut w, ask).unwrap_err(),
+        RefusalCode::InvalidAccount
+    );
+    let ask = of(&w, NameList::AllBut(vec!["nosuch".to_owned()]));
+    assert_eq!(
+        create(&mut w, ask).unwrap_err(),
+        RefusalCode::InvalidAccount
+    );
+    let ask = of(&w, only("Chem"));
+    create(&mut w, ask).expect("accounts are named in any case");
+    let change = ReservationAsk {
+        name: Some("more".to_owned()),
+        accounts: Some(NameList::Add(vec!["nosuch".to_owned()])),
+        ..ReservationAsk::default()
+    };
+    let change = UserCommand::UpdateReservation(Box::new(change));
+    assert_eq!(w.refused(0, change), RefusalCode::InvalidAccount);
+}

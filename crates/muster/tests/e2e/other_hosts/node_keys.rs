@@ -70,7 +70,7 @@ fn nodes_with_keys_of_their_own_need_no_key_of_the_cluster() {
     let root = inside(
         &hosts,
         n1,
-        &format!("{sack}; scontrol update nodename=n2 state=down"),
+        &format!("{sack}; scontrol update nodename=n2 state=down reason=x"),
     );
     assert!(
         root.contains("root and SlurmUser of node n1 are nobody here"),
