@@ -3,9 +3,10 @@
 use muster_cli::connect::{self, Client, ConnectError};
 use muster_cli::rest::Caller;
 use muster_trust::user_token::{self, UserClaims};
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::unistd::{Group, Uid, User, geteuid};
 use sha2::{Digest as _, Sha256};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 /// The proof of a request's user (`-a`).
@@ -52,6 +53,36 @@ pub(crate) struct Peer {
     pub(crate) uid: Option<u32>,
     /// The end of its requests is not its own end: it still takes answers.
     pub(crate) ends_input: bool,
+}
+
+pub(crate) fn unix_peer(stream: &impl std::os::fd::AsFd) -> Peer {
+    let uid = getsockopt(stream, PeerCredentials)
+        .ok()
+        .map(|peer| peer.uid());
+    let source = match uid {
+        Some(uid) => format!("unix (uid {uid})"),
+        None => "unix".to_owned(),
+    };
+    Peer {
+        source,
+        address: None,
+        uid,
+        ends_input: false,
+    }
+}
+
+pub(crate) fn tcp_peer(address: Option<SocketAddr>) -> Peer {
+    Peer {
+        source: address.map_or_else(String::new, canonical),
+        address: address.map(|address| address.ip().to_canonical()),
+        uid: None,
+        ends_input: false,
+    }
+}
+
+/// An address as answers and the log have it.
+pub(crate) fn canonical(address: SocketAddr) -> String {
+    SocketAddr::new(address.ip().to_canonical(), address.port()).to_string()
 }
 
 /// The headers by which a request says whose it is.

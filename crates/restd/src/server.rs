@@ -3,11 +3,11 @@
 use crate::connection_slots::{ConnectionSlot, ConnectionSlots, Origin, ReservedBytes, STALL_MAX};
 use crate::connections::{Connections, ConnectionsOf};
 use crate::events::{EventBody, Feeds, NoStream};
-use crate::identity::{Authentication, Credentials, Identity, Peer};
-use crate::listen::Listeners;
+use crate::identity::{Authentication, Credentials, Identity, Peer, tcp_peer, unix_peer};
+use crate::listen::{Connection, Listeners};
 use crate::pages;
 use crate::parts::{PartsBody, PartsHead, PartsSink, PartsTurns};
-use crate::single::serve_single;
+use crate::single::standard_streams;
 use crate::user_stream::UserStream;
 use anyhow::{Context as _, Result};
 use http_body_util::BodyExt as _;
@@ -20,11 +20,9 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use muster_cli::connect::ConnectError;
 use muster_cli::rest::{self, HttpStatus, RestReply};
 use muster_closer::passed;
-use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use std::borrow::Cow;
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -69,11 +67,11 @@ pub struct Limits {
     pub threads: usize,
 }
 
-pub(crate) struct Shared {
+struct Shared {
     conf: PathBuf,
     allowed: Authentication,
     connections: Connections,
-    pub(crate) places: Arc<ConnectionSlots>,
+    places: Arc<ConnectionSlots>,
     /// Requests that need much memory; those about accounting apart, which may take long before anything comes.
     large: [Arc<Semaphore>; 2],
     /// Answers that are sent in parts.
@@ -144,7 +142,7 @@ pub fn serve(
 
 async fn run(listeners: Listeners, shared: Arc<Shared>) -> Result<()> {
     if let Some(connection) = listeners.connection {
-        return serve_single(connection, &shared).await;
+        return single(connection, &shared).await;
     }
     let mut parts = JoinSet::new();
     for listener in listeners.tcp {
@@ -177,9 +175,43 @@ async fn first_end(parts: &mut JoinSet<()>) -> anyhow::Error {
     }
 }
 
-/// An address as answers and the log have it.
-fn canonical(address: SocketAddr) -> String {
-    SocketAddr::new(address.ip().to_canonical(), address.port()).to_string()
+/// The one connection of a server that another program has started for it.
+///
+/// # Errors
+/// It cannot be used, or what standard input has is not HTTP.
+async fn single(connection: Connection, shared: &Arc<Shared>) -> Result<()> {
+    let place = shared.places.admit(Origin::Unknown).map(Arc::new);
+    let place = place.context("no connection is allowed (--max-connections)")?;
+    match connection {
+        Connection::Tcp(stream) => {
+            let address = stream.peer_addr().ok();
+            let peer = tcp_peer(address);
+            stream.set_nonblocking(true)?;
+            let stream = tokio::net::TcpStream::from_std(stream)?;
+            // Its client knows how it has ended.
+            let _ = connection_of(stream, peer, place, shared.clone()).await;
+        }
+        Connection::Unix(stream) => {
+            let peer = unix_peer(&stream);
+            stream.set_nonblocking(true)?;
+            let stream = tokio::net::UnixStream::from_std(stream)?;
+            let stream = UserStream::new(stream, peer.uid);
+            let _ = connection_of(stream, peer, place, shared.clone()).await;
+        }
+        Connection::Stdio => {
+            let (stream, written) = standard_streams()?;
+            let mut peer = unix_peer(&stream);
+            peer.ends_input = true;
+            stream.set_nonblocking(true)?;
+            let stream = tokio::net::UnixStream::from_std(stream)?;
+            let served = connection_of(stream, peer, place, shared.clone()).await;
+            // The other side has the end by now, so this does not take long.
+            let written = written.join().unwrap_or(Ok(()));
+            served.context("standard input")?;
+            written.context("standard output")?;
+        }
+    }
+    Ok(())
 }
 
 /// Waits where accepting has failed, as it does while there are no descriptors: it would fail again at once.
@@ -239,32 +271,7 @@ async fn watch(places: Arc<ConnectionSlots>) {
     }
 }
 
-pub(crate) fn unix_peer(stream: &impl std::os::fd::AsFd) -> Peer {
-    let uid = getsockopt(stream, PeerCredentials)
-        .ok()
-        .map(|peer| peer.uid());
-    let source = match uid {
-        Some(uid) => format!("unix (uid {uid})"),
-        None => "unix".to_owned(),
-    };
-    Peer {
-        source,
-        address: None,
-        uid,
-        ends_input: false,
-    }
-}
-
-pub(crate) fn tcp_peer(address: Option<SocketAddr>) -> Peer {
-    Peer {
-        source: address.map_or_else(String::new, canonical),
-        address: address.map(|address| address.ip().to_canonical()),
-        uid: None,
-        ends_input: false,
-    }
-}
-
-pub(crate) async fn connection_of<S>(
+async fn connection_of<S>(
     stream: S,
     peer: Peer,
     place: Arc<ConnectionSlot>,
