@@ -17,5 +17,5 @@ mod user_stream;
 
 pub use identity::Authentication;
 pub use listen::{AddressError, ListenAddress, Listeners};
-pub use served_paths::ServedPaths;
-pub use server::{Limits, RestAccess, serve};
+pub use served_paths::{RestAccess, ServedPaths};
+pub use server::{Limits, serve};

@@ -1,6 +1,16 @@
 //! The paths of Slurm's API that are served (`-s`, `-d`): all, or those of some parts and versions.
 
+use crate::identity::Authentication;
 use muster_cli::rest::{self, HttpStatus, RestReply};
+
+/// Ways of authentication, and the paths that are served.
+#[derive(Clone, Debug)]
+pub struct RestAccess {
+    /// The proof of a request's user (`-a`).
+    pub authentication: Authentication,
+    /// The paths of Slurm's API that are served (`-s`, `-d`).
+    pub served: ServedPaths,
+}
 
 /// A part of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,11 +5,11 @@ use crate::connections::{Connections, ConnectionsOf};
 use crate::events::{EventBody, Feeds, NoStream};
 use crate::identity::{Authentication, Credentials, Identity, Peer};
 use crate::line_limit::LineLimit;
-use crate::listen::Listeners;
+use crate::listen::{Connection, Listeners};
 use crate::pages;
 use crate::parts::{PartsBody, PartsHead, PartsSink, PartsTurns};
-use crate::served_paths::ServedPaths;
-use crate::single::serve_single;
+use crate::served_paths::{RestAccess, ServedPaths};
+use crate::single::standard_streams;
 use crate::user_stream::UserStream;
 use anyhow::{Context as _, Result};
 use http_body_util::BodyExt as _;
@@ -68,21 +68,12 @@ pub struct Limits {
     pub threads: usize,
 }
 
-/// Ways of authentication, and the paths that are served.
-#[derive(Clone, Debug)]
-pub struct RestAccess {
-    /// The proof of a request's user (`-a`).
-    pub authentication: Authentication,
-    /// The paths of Slurm's API that are served (`-s`, `-d`).
-    pub served: ServedPaths,
-}
-
-pub(crate) struct Shared {
+struct Shared {
     conf: PathBuf,
     allowed: Authentication,
     served: ServedPaths,
     connections: Connections,
-    pub(crate) places: Arc<ConnectionSlots>,
+    places: Arc<ConnectionSlots>,
     /// Requests that need much memory; those about accounting apart, which may take long before anything comes.
     large: [Arc<Semaphore>; 2],
     /// Answers that are sent in parts.
@@ -132,7 +123,7 @@ pub fn serve(
 
 async fn run(listeners: Listeners, shared: Arc<Shared>) -> Result<()> {
     if let Some(connection) = listeners.connection {
-        return serve_single(connection, &shared).await;
+        return single(connection, &shared).await;
     }
     let mut parts = JoinSet::new();
     for listener in listeners.tcp {
@@ -163,6 +154,45 @@ async fn first_end(parts: &mut JoinSet<()>) -> anyhow::Error {
         Some(Err(e)) => anyhow::anyhow!("a part of slurmrestd has failed: {e}"),
         _ => anyhow::anyhow!("a part of slurmrestd has ended"),
     }
+}
+
+/// The one connection of a server that another program has started for it.
+///
+/// # Errors
+/// It cannot be used, or what standard input has is not HTTP.
+async fn single(connection: Connection, shared: &Arc<Shared>) -> Result<()> {
+    let place = shared.places.admit(Origin::Unknown).map(Arc::new);
+    let place = place.context("no connection is allowed (--max-connections)")?;
+    match connection {
+        Connection::Tcp(stream) => {
+            let address = stream.peer_addr().ok();
+            let peer = Peer::of_tcp(address);
+            stream.set_nonblocking(true)?;
+            let stream = tokio::net::TcpStream::from_std(stream)?;
+            // Its client knows how it has ended.
+            let _ = connection_of(stream, peer, place, shared.clone()).await;
+        }
+        Connection::Unix(stream) => {
+            let peer = Peer::of_unix(&stream);
+            stream.set_nonblocking(true)?;
+            let stream = tokio::net::UnixStream::from_std(stream)?;
+            let stream = UserStream::new(stream, peer.uid);
+            let _ = connection_of(stream, peer, place, shared.clone()).await;
+        }
+        Connection::Stdio => {
+            let (stream, written) = standard_streams()?;
+            let mut peer = Peer::of_unix(&stream);
+            peer.ends_input = true;
+            stream.set_nonblocking(true)?;
+            let stream = tokio::net::UnixStream::from_std(stream)?;
+            let served = connection_of(stream, peer, place, shared.clone()).await;
+            // The other side has the end by now, so this does not take long.
+            let written = written.join().unwrap_or(Ok(()));
+            served.context("standard input")?;
+            written.context("standard output")?;
+        }
+    }
+    Ok(())
 }
 
 /// Waits where accepting has failed, as it does while there are no descriptors: it would fail again at once.
@@ -224,7 +254,7 @@ async fn watch(places: Arc<ConnectionSlots>) {
     }
 }
 
-pub(crate) async fn connection_of<S>(
+async fn connection_of<S>(
     stream: S,
     peer: Peer,
     place: Arc<ConnectionSlot>,

@@ -441,7 +441,7 @@ impl LauncherExecutor {
                 signal,
                 steps_too,
             } => {
-                search.signal_script(launcher, of, script, (signal, steps_too));
+                search.signal_script(launcher, of, script, signal, steps_too);
                 None
             }
             Action::SignalBelow { of, roots, signal } => {

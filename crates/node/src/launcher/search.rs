@@ -161,7 +161,8 @@ impl Search {
         launcher: &Launcher,
         of: ProcessSearch,
         script: Option<i32>,
-        (number, steps_too): (i32, bool),
+        number: i32,
+        steps_too: bool,
     ) {
         let value = steps_too.then(|| signals::whole_job_value(of.attempt.job));
         let signal = SentSignal { number, value };

@@ -9,7 +9,7 @@ const A: u64 = 1;
 #[test]
 fn signals_for_a_whole_job_are_marked() {
     let mut world = World::new();
-    let job = attempt_of(A);
+    let job = attempt_of(7);
     world.launch(job, JobKind::Batch);
     let mut signal = |step, signal: u32, scope| {
         world.order(Order::Signal {
