@@ -185,8 +185,8 @@ fn open(found: &LogFile, mut job: Option<&mut FollowedJob>) -> Result<File, Fail
     }
 }
 
-/// Opens a file whose name another user may have chosen. What it leads to is looked at before it is opened: a pipe would keep who looks
-/// waiting, and the opening of a device does something.
+/// Opens a file that the owner of a job has named. Its kind is looked at before it is opened: a pipe would keep the reader waiting, and
+/// the opening of a device does something.
 fn open_regular(path: &str) -> io::Result<File> {
     let place = File::options()
         .read(true)

@@ -160,15 +160,15 @@ pub(crate) struct ConnectionSlots {
     requests_of_one: usize,
     state: Mutex<State>,
     /// Turns of users at requests that need much memory, whichever way they come.
-    large_of_users: Mutex<UserTurns>,
+    large_of_users: Mutex<UserSemaphores>,
     /// Turns of users at all requests.
-    requests_of_users: Mutex<UserTurns>,
+    requests_of_users: Mutex<UserSemaphores>,
 }
 
 /// Turns of users, which are there as long as somebody has them or waits.
-type UserTurns = HashMap<u32, Weak<Semaphore>>;
+type UserSemaphores = HashMap<u32, Weak<Semaphore>>;
 
-fn turns_of(all: &Mutex<UserTurns>, uid: u32, count: usize) -> Arc<Semaphore> {
+fn turns_of(all: &Mutex<UserSemaphores>, uid: u32, count: usize) -> Arc<Semaphore> {
     let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = all.get(&uid).and_then(Weak::upgrade) {
         return known;

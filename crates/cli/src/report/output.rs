@@ -268,8 +268,8 @@ fn number(value: Value) -> serde_json::Value {
     }
 }
 
-/// A word of a user's, quoted where it must be. What a spreadsheet would take for a formula is made a text: at the beginning, and
-/// behind characters that end a cell where the comma is not what parts them.
+/// A word of a user's, quoted where it must be. A formula of a spreadsheet is made a text: at the beginning, and behind characters that
+/// end a cell where the comma does not.
 fn csv_word(word: &str) -> String {
     let mut text = String::new();
     let (mut is_begin, mut is_quoted) = (true, false);
