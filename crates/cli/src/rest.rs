@@ -3,6 +3,7 @@
 
 mod account_change;
 mod accounting;
+mod accounting_config;
 mod accounts;
 mod allocation;
 mod call;

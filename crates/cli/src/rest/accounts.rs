@@ -1,7 +1,6 @@
 //! Accounts, users, associations, QOS and workload keys, as accounting has them.
 
 use super::call::{Call, CallFailure, Outcome};
-use super::clusters::OwnCluster;
 use super::errno;
 use super::http::HttpStatus;
 use crate::listing::document::Writer;
@@ -55,7 +54,7 @@ fn short(w: &mut Writer<'_>, association: &Association<'_>, book: &Book) {
     }
 }
 
-fn short_list(
+pub(super) fn short_list(
     w: &mut Writer<'_>,
     all: &[Association<'_>],
     book: &Book,
@@ -95,7 +94,7 @@ pub(super) fn account(call: &mut Call<'_>) -> Outcome {
     write_accounts(call, &book, &[found])
 }
 
-fn root_account() -> Account {
+pub(super) fn root_account() -> Account {
     Account {
         name: ROOT.to_owned(),
         description: "default root account".to_owned(),
@@ -171,7 +170,7 @@ fn write_users(call: &mut Call<'_>, book: &Book, shown: &[&User]) -> Outcome {
     }))
 }
 
-fn one_user(w: &mut Writer<'_>, user: &User, all: &[Association<'_>], book: &Book) {
+pub(super) fn one_user(w: &mut Writer<'_>, user: &User, all: &[Association<'_>], book: &Book) {
     let level = match user.admin_level.as_str() {
         "" => "None",
         level => level,
@@ -274,7 +273,7 @@ fn maybe(w: &mut Writer<'_>, key: &str, value: Option<impl Into<u64>>) {
 }
 
 /// A number that a version before objects for numbers has, and an object later.
-fn one_association(w: &mut Writer<'_>, a: &Association<'_>, book: &Book) {
+pub(super) fn one_association(w: &mut Writer<'_>, a: &Association<'_>, book: &Book) {
     let (own, limits) = (a.own, &a.own.limits);
     if !w.is_old() {
         w.list("accounting", |_| {});
@@ -427,7 +426,7 @@ fn decimal(w: &mut Writer<'_>, key: &str, millionths: Option<u64>) {
     }
 }
 
-fn one_qos(w: &mut Writer<'_>, qos: &Qos) {
+pub(super) fn one_qos(w: &mut Writer<'_>, qos: &Qos) {
     w.text("description", &qos.description);
     w.texts("flags", &qos.flags);
     w.raw("id", qos.id);
@@ -516,7 +515,7 @@ fn qos_limits(w: &mut Writer<'_>, qos: &Qos) {
     });
 }
 
-fn wckey(w: &mut Writer<'_>, key: &str, user: &User, book: &Book) {
+pub(super) fn wckey(w: &mut Writer<'_>, key: &str, user: &User, book: &Book) {
     w.list(if w.is_old() { "accounts" } else { "accounting" }, |_| {});
     w.text("cluster", &book.cluster);
     w.raw("id", 0);
@@ -557,57 +556,6 @@ fn write_wckeys(call: &mut Call<'_>, name: Option<&str>) -> Outcome {
         w.list("wckeys", |w| {
             for (key, user) in &shown {
                 w.item(|w| wckey(w, key, user, &book));
-            }
-        });
-    }))
-}
-
-/// `GET config`: all records of accounting together.
-pub(super) fn config(call: &mut Call<'_>) -> Outcome {
-    let book = load(call)?;
-    let all = book.sorted();
-    let root = root_account();
-    let own = OwnCluster::load(call)?;
-    let names = own.names(&book);
-    Ok(call.document(&call.context(), |w| {
-        w.list("clusters", |w| own.write_clusters(w, &names));
-        own.write_tres_list(w);
-        if (40..45).contains(&w.version()) {
-            w.list("instances", |_| {});
-        }
-        w.list("accounts", |w| {
-            let accounts = book.all.accounts.values().filter(|a| a.name != ROOT);
-            for account in [&root].into_iter().chain(accounts) {
-                w.item(|w| {
-                    short_list(w, &all, &book, |a| a.account == account.name);
-                    w.list("coordinators", |_| {});
-                    w.text("description", &account.description);
-                    w.text("name", &account.name);
-                    w.text("organization", &account.organization);
-                    w.list("flags", |_| {});
-                });
-            }
-        });
-        w.list("associations", |w| {
-            for association in &all {
-                w.item(|w| one_association(w, association, &book));
-            }
-        });
-        w.list("users", |w| {
-            for user in book.all.users.values() {
-                w.item(|w| one_user(w, user, &all, &book));
-            }
-        });
-        w.list(if w.is_old() { "QOS" } else { "qos" }, |w| {
-            for qos in book.all.qos.values() {
-                w.item(|w| one_qos(w, qos));
-            }
-        });
-        w.list("wckeys", |w| {
-            for user in book.all.users.values() {
-                for key in &user.wckeys {
-                    w.item(|w| wckey(w, key, user, &book));
-                }
             }
         });
     }))

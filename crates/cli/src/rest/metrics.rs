@@ -381,30 +381,34 @@ const OF_PARTITION: &[NodeValue] = &[
     ),
 ];
 
-/// Nodes that pending jobs of a partition ask for.
-type NodesOfJobs = (&'static str, &'static str, fn(&NodesAsked) -> u32);
+/// A metric of the nodes that pending jobs of a partition ask for.
+struct NodesAskedMetric {
+    name: &'static str,
+    help: &'static str,
+    value: fn(&NodesAsked) -> u32,
+}
 
-const WAITING: &[NodesOfJobs] = &[
-    (
-        "slurm_partition_jobs_min_job_nodes",
-        "The largest minimum of nodes of a pending job",
-        |asked| asked.min,
-    ),
-    (
-        "slurm_partition_jobs_min_job_nodes_nohold",
-        "The same of jobs that are not held",
-        |asked| asked.min_released,
-    ),
-    (
-        "slurm_partition_jobs_max_job_nodes",
-        "The largest maximum of nodes of a pending job",
-        |asked| asked.max,
-    ),
-    (
-        "slurm_partition_jobs_max_job_nodes_nohold",
-        "The same of jobs that are not held",
-        |asked| asked.max_released,
-    ),
+const NODES_ASKED: &[NodesAskedMetric] = &[
+    NodesAskedMetric {
+        name: "min_job_nodes",
+        help: "The largest minimum of nodes of a pending job",
+        value: |asked| asked.min,
+    },
+    NodesAskedMetric {
+        name: "min_job_nodes_nohold",
+        help: "The same of jobs that are not held",
+        value: |asked| asked.min_released,
+    },
+    NodesAskedMetric {
+        name: "max_job_nodes",
+        help: "The largest maximum of nodes of a pending job",
+        value: |asked| asked.max,
+    },
+    NodesAskedMetric {
+        name: "max_job_nodes_nohold",
+        help: "The same of jobs that are not held",
+        value: |asked| asked.max_released,
+    },
 ];
 
 /// Writes what is known of the pending jobs of each partition beside their number.
@@ -413,12 +417,14 @@ fn write_waiting(page: &mut MetricsPage, groups: &[JobCountGroup], partitions: &
         let name = partition.name.clone();
         groups.iter().filter(move |group| group.partition == name)
     };
-    for (name, help, value) in WAITING {
-        page.head(name, help);
+    for metric in NODES_ASKED {
+        let name = format!("slurm_partition_jobs_{}", metric.name);
+        page.head(&name, metric.help);
         for partition in partitions {
             let mut asked = NodesAsked::default();
             of(partition).for_each(|group| asked.add(&group.nodes_asked));
-            page.sample(name, ("partition", &partition.name), value(&asked).into());
+            let nodes = (metric.value)(&asked);
+            page.sample(&name, ("partition", &partition.name), nodes.into());
         }
     }
     let name = "slurm_partition_jobs_wait_part_node_limit";

@@ -4,9 +4,9 @@ use super::call::Handler;
 use super::http::{HttpStatus, Method, RestReply};
 use super::operation::{Area, RestOperation, Target};
 use super::{
-    account_change, accounting, accounts, allocation, cancel, cluster, clusters, config_change,
-    configuration, job_change, job_note, jobs, layout, metrics, node_change, partition_change,
-    queue, report, reservation_change, statistics, submission, topology,
+    account_change, accounting, accounting_config, accounts, allocation, cancel, cluster, clusters,
+    config_change, configuration, job_change, job_note, jobs, layout, metrics, node_change,
+    partition_change, queue, report, reservation_change, statistics, submission, topology,
 };
 use percent_encoding::percent_decode_str;
 
@@ -148,7 +148,7 @@ pub(super) const ROUTES: &[Route] = &[
     slurmdb(Get, "instance", 40, layout::instances, ("slurmdb_instances_get()", "nodes of clouds by instance, of which none are kept")).gives("openapi_instances_resp"),
     slurmdb(Get, "diag", 38, statistics::of_accounting, ("slurmdb_get_stats()", "counters of the controller, which keeps accounting")).gives("openapi_slurmdbd_stats_resp"),
     slurmdb(Get, "ping", 42, cluster::ping, ("slurmdb_ping()", "whether accounting answers")).gives("openapi_ping_array_resp"),
-    slurmdb(Get, "config", 38, accounts::config, ("slurmdb_config_get()", "all records of accounting but jobs")).gives("openapi_slurmdbd_config_resp"),
+    slurmdb(Get, "config", 38, accounting_config::show, ("slurmdb_config_get()", "all records of accounting but jobs")).gives("openapi_slurmdbd_config_resp"),
     slurmdb(Get, "tres", 38, clusters::tres, ("slurmdb_tres_get()", "what is counted")).gives("openapi_tres_resp"),
     slurmdb(Post, "config", 38, config_change::config, ("slurmdb_config_set()", "makes or changes records of several kinds")).takes("openapi_slurmdbd_config_resp"),
     slurmdb(Post, "tres", 38, config_change::tres, ("slurmdb_tres_add()", "refused, since what is counted follows from the nodes")).takes("openapi_tres_resp"),

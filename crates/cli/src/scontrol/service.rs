@@ -76,6 +76,24 @@ impl Connect for NewConnection {
     fn keep(&mut self, _: Client) {}
 }
 
+/// Prints the document of slurmrestd, which says of a controller that does not answer that it is down. Gives whether it
+/// answers.
+fn print_ping(dialect: Dialect) -> bool {
+    let document = CommandDocument {
+        command: "scontrol",
+        area: "slurm",
+        path: "ping".to_owned(),
+        query: Vec::new(),
+    };
+    match document.print_over(&mut NewConnection, dialect) {
+        Ok(status) => status == HttpStatus::OK,
+        Err(failure) => {
+            failure.report();
+            false
+        }
+    }
+}
+
 impl Session {
     /// Runs one of them.
     pub(super) fn service(&mut self, name: &str, rest: &[String]) {
@@ -126,7 +144,8 @@ impl Session {
 
     fn ping(&mut self) {
         if let Some(dialect) = self.flags.dialect {
-            return self.ping_document(dialect);
+            self.failed |= !print_ping(dialect);
+            return;
         }
         let answer = Client::connect().and_then(|mut c| {
             let host = c.endpoint.hosts.first().cloned();
@@ -143,24 +162,6 @@ impl Session {
                 let host = hosts.ok().and_then(|h| h.first().cloned());
                 let host = host.unwrap_or_else(|| "localhost".to_owned());
                 say::stdout(&format!("Slurmctld(primary) at {host} is DOWN\n"));
-                self.failed = true;
-            }
-        }
-    }
-
-    /// Prints the document of slurmrestd, which says of a controller that does not answer that it is down.
-    fn ping_document(&mut self, dialect: Dialect) {
-        let document = CommandDocument {
-            command: "scontrol",
-            area: "slurm",
-            path: "ping".to_owned(),
-            query: Vec::new(),
-        };
-        match document.print_over(&mut NewConnection, dialect) {
-            Ok(HttpStatus::OK) => {}
-            Ok(_) => self.failed = true,
-            Err(failure) => {
-                failure.report();
                 self.failed = true;
             }
         }
