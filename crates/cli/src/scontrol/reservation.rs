@@ -600,10 +600,16 @@ mod tests {
             ("", NameList::Only(vec![])),
         ] {
             let got = ask(&format!("Accounts={line}")).unwrap();
-            assert_eq!(got.accounts, Some(expected.clone()), "{line}");
-            let got = ask(&format!("Groups={line}")).unwrap();
-            assert_eq!(got.groups, Some(expected), "{line}");
+            assert_eq!(got.accounts, Some(expected), "{line}");
         }
+        let groups = |line| ask(line).map(|got| got.groups);
+        let root = list(&["root"]);
+        assert_eq!(
+            groups("Groups=root"),
+            Ok(Some(NameList::Only(root.clone())))
+        );
+        assert_eq!(groups("Groups=-root"), Ok(Some(NameList::AllBut(root))));
+        assert_eq!(groups("Groups="), Ok(Some(NameList::Only(vec![]))));
         for (line, expected) in [
             ("Accounts+=a", NameList::Add(list(&["a"]))),
             ("Accounts-=a", NameList::Remove(list(&["a"]))),

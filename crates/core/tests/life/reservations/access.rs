@@ -163,7 +163,7 @@ fn accounts_of_a_reservation_exist() {
     let of = |w: &World, accounts: NameList| ReservationAsk {
         users: None,
         accounts: Some(accounts),
-        ..on(w, "more", 0, 60, "n4")
+        ..on(w, "more", 7200, 60, "n1")
     };
     let ask = of(&w, only("nosuch"));
     assert_eq!(

@@ -3,8 +3,6 @@
 use super::*;
 use muster_model::command::SignalScope;
 
-const A: u64 = 1;
-
 /// An srun in the script would pass them on otherwise, and the tasks would get them twice.
 #[test]
 fn signals_for_a_whole_job_are_marked() {
