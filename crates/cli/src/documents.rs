@@ -1,9 +1,9 @@
 //! `sacctmgr show ENTITY --json`: which of slurmrestd's documents that is. Without `--json` and `--yaml` sacctmgr itself is run.
 
-use crate::connect::Client;
+use crate::connect::{Client, ConnectError};
 use crate::listing::document::{Dialect, information};
 use crate::listing::{Failure, failed_call, print};
-use crate::rest::{CommandDocument, part};
+use crate::rest::{CommandDocument, Connect, HttpStatus, part};
 use crate::sacctmgr;
 
 /// An entity that has a document: the letters that its name needs at least, its path, and the path of one if there is such.
@@ -131,6 +131,35 @@ fn document(words: &[String]) -> Result<CommandDocument<'static>, String> {
         }
     }
     Ok(document)
+}
+
+/// A connection of its own for one document.
+struct NewConnection;
+
+impl Connect for NewConnection {
+    fn connect(&mut self) -> Result<Client, ConnectError> {
+        Client::connect()
+    }
+
+    fn keep(&mut self, _: Client) {}
+}
+
+/// Prints the document of slurmrestd, which says of a controller that does not answer that it is down. Gives whether it
+/// answers.
+pub(crate) fn print_ping(dialect: Dialect) -> bool {
+    let document = CommandDocument {
+        command: "scontrol",
+        area: "slurm",
+        path: "ping".to_owned(),
+        query: Vec::new(),
+    };
+    match document.print_over(&mut NewConnection, dialect) {
+        Ok(status) => status == HttpStatus::OK,
+        Err(failure) => {
+            failure.report();
+            false
+        }
+    }
 }
 
 #[cfg(test)]

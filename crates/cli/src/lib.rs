@@ -67,7 +67,9 @@ const COMMANDS: [(&str, Main); 51] = [
     ("sbcast", sbcast::main),
     ("sgather", sgather::main),
     ("scancel", scancel::main),
-    ("scontrol", scontrol::main),
+    ("scontrol", |args| {
+        scontrol::main(args, documents::print_ping)
+    }),
     ("scrontab", scrontab::main),
     ("strigger", strigger::main),
     ("squeue", |args| listing::report(squeue::run(args))),

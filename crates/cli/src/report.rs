@@ -99,7 +99,7 @@ Columns: runs*, completed*, failed*, timeout*, out_of_memory*, node_failed*, can
 longest_s*, wait_s*, cpu_s*, gpu_s*, node_s, cpu_efficiency*, last_end.
 ";
 
-/// Bytes of a row beside its words: its sums, and what it has in the answer.
+/// Bytes of a row beside its words: its sums, and its part of the answer.
 const ROW_BYTES: usize = 512;
 /// Days before today with which a report begins.
 const DAYS: i32 = 30;
@@ -261,7 +261,7 @@ impl Request {
     }
 }
 
-/// Reads words of a list, each of which may be there once: every row has what they name.
+/// Reads words of a list, each of which may be there once: every row has a value of each.
 fn each_once<T>(
     words: &[String],
     read: impl Fn(&str) -> Result<T, String>,

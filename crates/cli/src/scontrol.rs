@@ -35,10 +35,14 @@ struct Session {
     done: bool,
     /// `--dry-run`.
     dry_run: bool,
+    print_ping: PrintPing,
 }
 
+/// Prints the answer to `ping` as a document of slurmrestd, and gives whether the controller answers.
+pub(crate) type PrintPing = fn(Dialect) -> bool;
+
 /// Runs scontrol.
-pub(crate) fn main(args: &[String]) -> ExitCode {
+pub(crate) fn main(args: &[String], print_ping: PrintPing) -> ExitCode {
     let say = Say::new("scontrol");
     let parsed = match SPEC.parse(args) {
         Ok(parsed) => parsed,
@@ -54,6 +58,7 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
         failed: false,
         done: false,
         dry_run: false,
+        print_ping,
     };
     if std::env::var_os("SCONTROL_ALL").is_some() {
         session.flags.all = true;
@@ -336,6 +341,7 @@ mod tests {
             failed: false,
             done: false,
             dry_run: false,
+            print_ping: |_| true,
         }
     }
 

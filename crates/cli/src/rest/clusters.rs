@@ -19,7 +19,7 @@ pub(super) struct OwnCluster {
     tres: Vec<TresCount>,
 }
 
-/// How much of a TRES there is.
+/// Amount of a TRES.
 struct TresCount {
     name: String,
     count: u64,

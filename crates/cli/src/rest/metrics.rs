@@ -411,7 +411,7 @@ const NODES_ASKED: &[NodesAskedMetric] = &[
     },
 ];
 
-/// Writes what is known of the pending jobs of each partition beside their number.
+/// Writes sizes and waits of the pending jobs of each partition.
 fn write_waiting(page: &mut MetricsPage, groups: &[JobCountGroup], partitions: &[PartitionConfig]) {
     let of = |partition: &PartitionConfig| {
         let name = partition.name.clone();

@@ -3,8 +3,6 @@
 use super::Session;
 use super::write_config::write_config;
 use crate::connect::{Client, ConnectError, unexpected};
-use crate::listing::document::Dialect;
-use crate::rest::{CommandDocument, Connect, HttpStatus};
 use crate::say;
 use crate::targets::job_target;
 use crate::zone;
@@ -65,35 +63,6 @@ const NUMBERS: &[(i32, RefusalCode)] = &[
     (4004, RefusalCode::JobNotHere),
 ];
 
-/// A connection of its own for one document.
-struct NewConnection;
-
-impl Connect for NewConnection {
-    fn connect(&mut self) -> Result<Client, ConnectError> {
-        Client::connect()
-    }
-
-    fn keep(&mut self, _: Client) {}
-}
-
-/// Prints the document of slurmrestd, which says of a controller that does not answer that it is down. Gives whether it
-/// answers.
-fn print_ping(dialect: Dialect) -> bool {
-    let document = CommandDocument {
-        command: "scontrol",
-        area: "slurm",
-        path: "ping".to_owned(),
-        query: Vec::new(),
-    };
-    match document.print_over(&mut NewConnection, dialect) {
-        Ok(status) => status == HttpStatus::OK,
-        Err(failure) => {
-            failure.report();
-            false
-        }
-    }
-}
-
 impl Session {
     /// Runs one of them.
     pub(super) fn service(&mut self, name: &str, rest: &[String]) {
@@ -144,7 +113,7 @@ impl Session {
 
     fn ping(&mut self) {
         if let Some(dialect) = self.flags.dialect {
-            self.failed |= !print_ping(dialect);
+            self.failed |= !(self.print_ping)(dialect);
             return;
         }
         let answer = Client::connect().and_then(|mut c| {

@@ -57,7 +57,7 @@ impl LauncherState {
                 if signal == signals::SIGCONT {
                     self.actions.push(Action::FreezeGroups(attempt, false));
                 }
-                self.signal_script_by(attempt, signal, true);
+                signal_script(self, attempt, signal, true);
                 self.signal_steps(attempt, signal);
                 if signal == signals::SIGSTOP {
                     // Freezing also stops processes that the signal does not reach, and those that other processes
@@ -92,24 +92,7 @@ impl LauncherState {
     /// Signals the script, its descendants, and orphans of the job: parents first, so that none sees a child end by the
     /// signal, and goes on or ends by itself, before it has the signal too.
     pub(super) fn signal_script(&mut self, attempt: JobAttempt, signal: i32) {
-        self.signal_script_by(attempt, signal, false);
-    }
-
-    fn signal_script_by(&mut self, attempt: JobAttempt, signal: i32, steps_too: bool) {
-        let Some(entry) = self.jobs.get_mut(&attempt) else {
-            return;
-        };
-        if entry.keep_signal(signal) {
-            return;
-        }
-        let script = entry.script;
-        let of = self.members(attempt);
-        self.actions.push(Action::SignalScript {
-            of,
-            script,
-            signal,
-            steps_too,
-        });
+        signal_script(self, attempt, signal, false);
     }
 
     /// The node is unfit for others: reported now, and to every agent that comes before the job is forgotten.
@@ -121,4 +104,22 @@ impl LauncherState {
         self.actions
             .send(LauncherEvent::NodeFault { attempt, error });
     }
+}
+
+/// Signals a job's script. With `steps_too`, its steps get the signal without it, which an srun in the script does not pass on.
+fn signal_script(state: &mut LauncherState, attempt: JobAttempt, signal: i32, steps_too: bool) {
+    let Some(entry) = state.jobs.get_mut(&attempt) else {
+        return;
+    };
+    if entry.keep_signal(signal) {
+        return;
+    }
+    let script = entry.script;
+    let of = state.members(attempt);
+    state.actions.push(Action::SignalScript {
+        of,
+        script,
+        signal,
+        steps_too,
+    });
 }

@@ -9,7 +9,7 @@ use muster_model::hostlist;
 use muster_model::node::NodeConfig;
 use muster_model::spec::MemoryAsk;
 use muster_model::time::TimeLimit;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Appends a node.
 pub(crate) fn write_node(out: &mut String, view: &NodeView<'_>, ctx: &Ctx, style: RecordStyle) {
@@ -258,7 +258,7 @@ fn totals(out: &mut String, p: &PartitionConfig, ctx: &Ctx, style: RecordStyle) 
         .iter()
         .filter(|n| members.contains(n.config.name.as_str()));
     let (mut count, mut cpus, mut mib) = (0u64, 0u64, 0u64);
-    let mut devices: std::collections::BTreeMap<&str, u64> = std::collections::BTreeMap::new();
+    let mut devices: BTreeMap<&str, u64> = BTreeMap::new();
     for node in nodes {
         count += 1;
         cpus += u64::from(node.config.cpus);
@@ -286,9 +286,15 @@ fn totals(out: &mut String, p: &PartitionConfig, ctx: &Ctx, style: RecordStyle) 
     style.newline(out);
     put!(out, "TRES=cpu={cpus},mem=");
     text::memory(out, mib, false);
-    let billing = billing(p, ctx, (cpus, mib, count), &devices);
+    let amounts = PartitionAmounts {
+        cpus,
+        memory_mib: mib,
+        nodes: count,
+        devices,
+    };
+    let billing = billing(p, ctx, &amounts);
     put!(out, ",node={count},billing={billing}");
-    for (name, count) in devices {
+    for (name, count) in amounts.devices {
         put!(out, ",gres/{name}={count}");
     }
     if let Some(weights) = &p.billing_weights {
@@ -297,15 +303,19 @@ fn totals(out: &mut String, p: &PartitionConfig, ctx: &Ctx, style: RecordStyle) 
     }
 }
 
+/// Amounts of all nodes of a partition.
+struct PartitionAmounts<'a> {
+    cpus: u64,
+    memory_mib: u64,
+    nodes: u64,
+    /// Devices by their names.
+    devices: BTreeMap<&'a str, u64>,
+}
+
 /// The charge of an hour of all that a partition has: CPUs, or by `TRESBillingWeights`.
-fn billing(
-    p: &PartitionConfig,
-    ctx: &Ctx,
-    (cpus, mib, nodes): (u64, u64, u64),
-    devices: &std::collections::BTreeMap<&str, u64>,
-) -> u64 {
+fn billing(p: &PartitionConfig, ctx: &Ctx, amounts: &PartitionAmounts<'_>) -> u64 {
     let Some(weights) = &p.billing_weights else {
-        return cpus;
+        return amounts.cpus;
     };
     let settings = ctx.config.as_ref();
     let settings = settings.and_then(|config| config.order.multifactor.as_ref());
@@ -315,10 +325,10 @@ fn billing(
         let name = name.to_ascii_lowercase();
         let device = name.strip_prefix("gres/").unwrap_or(&name);
         let amount = match name.as_str() {
-            "cpu" => cpus,
-            "mem" => mib,
-            "node" => nodes,
-            _ => devices.get(device).copied().unwrap_or(0),
+            "cpu" => amounts.cpus,
+            "mem" => amounts.memory_mib,
+            "node" => amounts.nodes,
+            _ => amounts.devices.get(device).copied().unwrap_or(0),
         };
         let charge = amount as f64 * weight;
         units = match most {
