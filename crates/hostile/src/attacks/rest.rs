@@ -155,12 +155,6 @@ pub(super) fn what_is_others(target: &Target, _: &mut Random) -> Outcome {
             format!(r#"{{"jobs":["{}"],"signal":"KILL"}}"#, job.0),
         ),
         (
-            "DELETE",
-            "slurm",
-            "jobs",
-            format!(r#"{{"user_id":"{VICTIM_NAME}"}}"#),
-        ),
-        (
             "POST",
             "slurm",
             "node/n1",
@@ -238,6 +232,15 @@ pub(super) fn what_is_others(target: &Target, _: &mut Random) -> Outcome {
             outcome.finding(format!("{what}: accepted"));
         }
     }
+    // Conditions choose among the jobs that one may end, so this is no error and ends none.
+    let theirs = format!(r#"{{"user_id":"{VICTIM_NAME}"}}"#);
+    let bytes = request(
+        "DELETE",
+        "/slurm/v0.0.43/jobs",
+        &headers(ATTACKER_NAME, &own),
+        theirs.as_bytes(),
+    );
+    ask(target, &mut outcome, "DELETE jobs", &bytes);
     if state(target, job) != Some(JobState::Running) {
         outcome.finding("another user's job does not run any more");
     }
