@@ -200,13 +200,9 @@ fn at_least_one(what: &str, text: &str) -> Result<usize> {
     number.with_context(|| format!("{what} {text}: expected a number"))
 }
 
-/// Warnings and errors, and more with each `-v`.
+/// A line for each request of a user, and more with each `-v`.
 fn log_level(verbose: usize) -> LevelFilter {
-    match verbose {
-        // Slurm's levels have no name for it.
-        0 => LevelFilter::Warn,
-        more => logging::level("error", more),
-    }
+    logging::level("info", verbose)
 }
 
 fn start(args: Args) -> Result<()> {
@@ -325,12 +321,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn warnings_are_logged_and_each_v_adds_a_level() {
+    fn requests_are_logged_and_each_v_adds_a_level() {
         let levels = [0, 1, 2, 3, 9].map(log_level);
         let expected = [
-            LevelFilter::Warn,
             LevelFilter::Info,
             LevelFilter::Debug,
+            LevelFilter::Trace,
             LevelFilter::Trace,
             LevelFilter::Trace,
         ];

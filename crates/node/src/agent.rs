@@ -113,6 +113,7 @@ enum ClientInput {
 /// Runs as an agent, as started by the supervisor, until it is ordered to stop (SIGTERM, SIGINT, or
 /// the controller). First initializes the log, which goes to standard error.
 pub fn agent_main(start_log: impl FnOnce(LevelFilter)) -> ExitCode {
+    sys::set_name(c"muster-agent");
     let inherited = sys::set_undumpable()
         .context("this process cannot be protected from others")
         // A terminal from which root started slurmd is not this account's, which could type there. The supervisor

@@ -81,6 +81,8 @@ pub fn launcher_main(args: impl IntoIterator<Item = String>) -> ExitCode {
         );
         return ExitCode::FAILURE;
     };
+    // Started by a descriptor, which the kernel would name it by.
+    sys::set_name(c"muster-shim");
     match start(&spool) {
         Ok(code) => code,
         Err(e) => {

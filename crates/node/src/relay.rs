@@ -57,6 +57,7 @@ fn log_line(text: &str) {
 /// Runs as a relay, as started by the supervisor.
 pub fn relay_main() -> ExitCode {
     failure::end_on_panic();
+    sys::set_name(c"muster-relay");
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {

@@ -480,10 +480,10 @@ fn the_daemon_starts_in_the_background_and_is_stopped_by_sacctmgr() {
     );
     let (pid, log) = (c.path("dbd.pid"), c.path("dbd.log"));
     c.write(
-        "slurmdbd.conf",
+        "../slurmdbd.conf",
         &format!("PidFile={}\nLogFile={}\n", pid.display(), log.display()),
     );
-    c.ok("chmod 600 slurmdbd.conf");
+    c.ok("chmod 600 ../slurmdbd.conf");
     let absent = c.run("sacctmgr shutdown");
     assert!(
         absent.code == 1 && absent.err.contains("no slurmdbd runs here"),
@@ -491,7 +491,7 @@ fn the_daemon_starts_in_the_background_and_is_stopped_by_sacctmgr() {
         absent.err
     );
     c.ok("slurmdbd");
-    let daemon: i32 = c.ok("cat dbd.pid").parse().unwrap();
+    let daemon: i32 = c.ok("cat ../dbd.pid").parse().unwrap();
     assert_eq!(
         c.ok(&format!("basename $(readlink /proc/{daemon}/exe)")),
         "slurmdbd"

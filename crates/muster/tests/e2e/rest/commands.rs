@@ -97,7 +97,9 @@ fn commands_print_the_documents_of_slurmrestd() {
 
 #[test]
 fn jobs_and_ping_are_printed_as_slurmrestd_answers() {
-    let Some(rest) = Rest::start(CONF) else {
+    let Some(rest) = Rest::start(&format!(
+        "SelectType=select/cons_tres\nSelectTypeParameters=CR_Core\n{CONF}"
+    )) else {
         return;
     };
     let (c, root) = (&rest.cluster, rest.of("root"));
