@@ -286,7 +286,7 @@ fn totals(out: &mut String, p: &PartitionConfig, ctx: &Ctx, style: RecordStyle) 
     style.newline(out);
     put!(out, "TRES=cpu={cpus},mem=");
     text::memory(out, mib, false);
-    let amounts = PartitionAmounts {
+    let amounts = PartitionTotals {
         cpus,
         memory_mib: mib,
         nodes: count,
@@ -304,7 +304,7 @@ fn totals(out: &mut String, p: &PartitionConfig, ctx: &Ctx, style: RecordStyle) 
 }
 
 /// Amounts of all nodes of a partition.
-struct PartitionAmounts<'a> {
+struct PartitionTotals<'a> {
     cpus: u64,
     memory_mib: u64,
     nodes: u64,
@@ -313,7 +313,7 @@ struct PartitionAmounts<'a> {
 }
 
 /// The charge of an hour of all that a partition has: CPUs, or by `TRESBillingWeights`.
-fn billing(p: &PartitionConfig, ctx: &Ctx, amounts: &PartitionAmounts<'_>) -> u64 {
+fn billing(p: &PartitionConfig, ctx: &Ctx, amounts: &PartitionTotals<'_>) -> u64 {
     let Some(weights) = &p.billing_weights else {
         return amounts.cpus;
     };
