@@ -427,7 +427,7 @@ fn a_signal_to_a_job_waits_for_its_first_step() {
         .unwrap();
     c.until_prints("squeue -h -n early -t running -o %T", "RUNNING");
     c.ok("scancel --signal=USR1 $(squeue -h -n early -o %i)");
-    c.write("go", "");
+    c.write("../go", "");
     assert_eq!(srun.wait().unwrap().code(), Some(138));
     assert_eq!(
         c.read("err"),
