@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Stdio};
 
-/// Stands for systemd: makes a socket of each kind, and becomes slurmrestd.
+/// As systemd does: makes a socket of each kind, and becomes slurmrestd.
 const ACTIVATE: &str = "
 import os, socket, sys
 at, port = sys.argv[1], int(sys.argv[2])
