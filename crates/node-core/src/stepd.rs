@@ -26,6 +26,7 @@ use crate::messages::{KeptEntries, NextStep, RunningStep, StepdCommand, StepdEve
 use crate::now::Now;
 use crate::stepd_reuse::result_path;
 use actions::Actions;
+use muster_model::ids::StepNo;
 use muster_model::job::StepEnd;
 use muster_proto::step::{FromStepd, ToStepd};
 use muster_proto::version::Greeting;
@@ -138,6 +139,8 @@ impl Stepd {
                 self.unread.clear();
                 self.exit();
             }
+            // It was on its way when this daemon went on to the next step.
+            Event::Command(command) if command.step().is_some_and(|step| !self.runs(step)) => {}
             Event::LauncherHasRead => self.unread.clear(),
             Event::LauncherLost => {
                 // The loss of the launcher is no reason to end while a step runs.
@@ -167,6 +170,11 @@ impl Stepd {
                 }
             }
         }
+    }
+
+    fn runs(&self, step: StepNo) -> bool {
+        let running = self.step.as_ref().map(|running| running.order.launch.step);
+        running == Some(step)
     }
 
     fn step_given(&mut self, mut next: Box<NextStep>, giver: StepSender, srun: Option<ClientId>) {

@@ -329,7 +329,7 @@ impl StepDaemons {
             return;
         };
         let process = state.jobs.get(&attempt).and_then(|e| e.steps.get(&step));
-        if let (StepdCommand::EndStep, Some(process)) = (command, process)
+        if let (StepdCommand::EndStep(_), Some(process)) = (command, process)
             && process.ended.is_none()
             && process.pid > 0
         {

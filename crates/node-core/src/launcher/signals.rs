@@ -109,7 +109,7 @@ impl Signals {
                     let entry = state.jobs.get_mut(&attempt);
                     let process = entry.and_then(|e| e.steps.get_mut(&step));
                     if let Some(limit) = process.and_then(|p| p.new_limit.take()) {
-                        let command = StepdCommand::SetTimeLimit(limit.seconds());
+                        let command = StepdCommand::SetTimeLimit(limit.seconds(), Some(step));
                         state.command_step(attempt, step, command);
                     }
                 }

@@ -356,7 +356,7 @@ impl LauncherState {
                 let line = StepdCommand::PrintStepLine(text);
                 self.actions.push(Action::SendStepd(stepd, line));
             }
-            self.end_step(attempt, step);
+            self.end_daemon(attempt, step, None);
         }
     }
 
@@ -366,12 +366,17 @@ impl LauncherState {
             .get(&attempt)
             .map_or_else(Vec::new, JobEntry::live_steps)
         {
-            self.end_step(attempt, step);
+            self.end_daemon(attempt, step, None);
         }
     }
 
     /// Makes the daemon of a step end its tasks: by TERM, and after a delay by KILL.
     pub(super) fn end_step(&mut self, attempt: JobAttempt, step: StepNo) {
+        self.end_daemon(attempt, step, Some(step));
+    }
+
+    /// Makes the daemon of a step end it; without `only`, also the step that its agent gave it since.
+    fn end_daemon(&mut self, attempt: JobAttempt, step: StepNo, only: Option<StepNo>) {
         let entry = self.jobs.get(&attempt);
         let Some(process) = entry.and_then(|e| e.live_step(step)) else {
             return;
@@ -380,7 +385,7 @@ impl LauncherState {
             Some(stepd) => {
                 let stepd = stepd.id;
                 self.actions
-                    .push(Action::SendStepd(stepd, StepdCommand::EndStep));
+                    .push(Action::SendStepd(stepd, StepdCommand::EndStep(only)));
             }
             None if process.pid > 0 => {
                 let pid = process.pid;
@@ -436,7 +441,7 @@ impl LauncherState {
         let stepd = entry.and_then(|e| e.live_step(step)?.stepd.as_ref());
         // Daemons of an earlier launcher may not know the message.
         if stepd.is_some_and(|stepd| !stepd.is_adopted) {
-            let command = StepdCommand::SignalLater(signal.unsigned_abs());
+            let command = StepdCommand::SignalLater(signal.unsigned_abs(), Some(step));
             self.command_step(attempt, step, command);
         }
     }

@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn other_commands_of_the_launcher_are_not_taken_from_an_agent() {
-        let frame = frame::encode(&StepdCommand::SetTimeLimit(None));
+        let frame = frame::encode(&StepdCommand::SetTimeLimit(None, None));
         assert!(frame::decode::<AgentToStepd>(&frame[4..]).is_err());
     }
 }

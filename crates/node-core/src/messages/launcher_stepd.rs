@@ -64,13 +64,13 @@ pub enum StepdCommand {
     /// A line for the standard error of the step, sent to this daemon alone.
     #[n(1)]
     PrintLine(#[n(0)] String),
-    /// End the step: TERM, after a while KILL. This is a message rather than a signal, so that it cannot reach the
-    /// daemon's next step instead.
+    /// End this step, or, without a number, any: TERM, after a while KILL. The number keeps a message that was on its
+    /// way from the daemon's next step, which an agent may have given meanwhile.
     #[n(5)]
-    EndStep,
-    /// Seconds that the tasks may run, from their start on; absent: without end.
+    EndStep(#[n(0)] Option<StepNo>),
+    /// Seconds that the tasks of this step may run, from their start on; absent: without end.
     #[n(2)]
-    SetTimeLimit(#[n(0)] Option<u64>),
+    SetTimeLimit(#[n(0)] Option<u64>, #[n(1)] Option<StepNo>),
     /// To a daemon whose step has ended: here is another.
     #[n(3)]
     StartStep(#[n(0)] Box<NextStep>),
@@ -79,10 +79,25 @@ pub enum StepdCommand {
     Exit,
     /// A signal for tasks that have not started: delivered as soon as they run. A daemon of an earlier launcher is not sent it.
     #[n(7)]
-    SignalLater(#[n(0)] u32),
+    SignalLater(#[n(0)] u32, #[n(1)] Option<StepNo>),
 }
 
 impl Message for StepdCommand {}
+
+impl StepdCommand {
+    /// The step that it is for; none when it is for any, or from a launcher that does not say.
+    pub fn step(&self) -> Option<StepNo> {
+        match self {
+            StepdCommand::EndStep(step)
+            | StepdCommand::SetTimeLimit(_, step)
+            | StepdCommand::SignalLater(_, step) => *step,
+            StepdCommand::PrintStepLine(_)
+            | StepdCommand::PrintLine(_)
+            | StepdCommand::StartStep(_)
+            | StepdCommand::Exit => None,
+        }
+    }
+}
 
 /// Step daemon to launcher, and to the agent.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]

@@ -275,9 +275,9 @@ impl Step {
             }
             StepdCommand::PrintLine(line) => self.up.message(line, out),
             // The job ends, and the launcher does not know of this step, which the agent gave.
-            StepdCommand::EndStep | StepdCommand::Exit => self.begin_end(out),
-            StepdCommand::SignalLater(signal) => self.signal_later(signal, out),
-            StepdCommand::SetTimeLimit(seconds) => {
+            StepdCommand::EndStep(_) | StepdCommand::Exit => self.begin_end(out),
+            StepdCommand::SignalLater(signal, _) => self.signal_later(signal, out),
+            StepdCommand::SetTimeLimit(seconds, _) => {
                 self.limit_ms = seconds.map(|seconds| seconds.saturating_mul(1000));
                 self.limit_time();
             }

@@ -316,13 +316,13 @@ impl World {
             return self.events.push_back(Event::NotSent(stepd, command));
         }
         match command {
-            StepdCommand::EndStep => self.end_tasks(pid),
+            StepdCommand::EndStep(_) => self.end_tasks(pid),
             // A daemon that has a step does not follow it.
             StepdCommand::Exit if matches!(self.processes[&pid].kind, Kind::Stepd(_, None)) => {
                 self.end(pid, 0);
             }
-            StepdCommand::SetTimeLimit(seconds) => self.limits.push((pid, seconds)),
-            StepdCommand::SignalLater(signal) => self.later_signals.push(signal),
+            StepdCommand::SetTimeLimit(seconds, _) => self.limits.push((pid, seconds)),
+            StepdCommand::SignalLater(signal, _) => self.later_signals.push(signal),
             _ => {}
         }
     }

@@ -337,14 +337,14 @@ impl World {
             return;
         }
         let command = match command {
-            Command::EndStep => StepdCommand::EndStep,
+            Command::EndStep => StepdCommand::EndStep(None),
             Command::Exit => {
                 // Who says that has read the ends.
                 self.launcher_reads();
                 StepdCommand::Exit
             }
             Command::Print => StepdCommand::PrintLine("line".to_owned()),
-            Command::Limit(seconds) => StepdCommand::SetTimeLimit(seconds),
+            Command::Limit(seconds) => StepdCommand::SetTimeLimit(seconds, None),
         };
         self.deliver(Event::Command(command));
         self.end_wakeup();

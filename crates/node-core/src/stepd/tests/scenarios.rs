@@ -230,7 +230,7 @@ fn a_time_limit_ends_the_step() {
     let mut world = World::running(tasks(1));
     let task = world.tasks()[0];
     world.processes.get_mut(&task).unwrap().ignores_term = true;
-    let limit = StepdCommand::SetTimeLimit(Some(60));
+    let limit = StepdCommand::SetTimeLimit(Some(60), None);
     world.deliver(Event::Command(limit));
     world.later(59_999);
     assert!(world.signals.is_empty());
@@ -252,7 +252,7 @@ fn a_time_limit_ends_the_step() {
 fn a_signal_from_before_the_tasks_run_reaches_them() {
     let mut world = World::with_step(tasks(2));
     for signal in [10, 12, 10] {
-        world.deliver(Event::Command(StepdCommand::SignalLater(signal)));
+        world.deliver(Event::Command(StepdCommand::SignalLater(signal, None)));
     }
     assert!(world.signals.is_empty());
     world.connect(hello());
@@ -261,7 +261,7 @@ fn a_signal_from_before_the_tasks_run_reaches_them() {
     world.prepare(2);
     world.wake_up(ALL);
     assert_eq!(world.signals, [12, 10]);
-    world.deliver(Event::Command(StepdCommand::SignalLater(12)));
+    world.deliver(Event::Command(StepdCommand::SignalLater(12, None)));
     assert_eq!(world.signals, [12, 10, 12]);
 }
 
@@ -269,7 +269,7 @@ fn a_signal_from_before_the_tasks_run_reaches_them() {
 #[test]
 fn srun_learns_of_a_step_that_was_ended_before_it_connected() {
     let mut world = World::with_step(tasks(2));
-    world.deliver(Event::Command(StepdCommand::EndStep));
+    world.deliver(Event::Command(StepdCommand::EndStep(Some(STEP))));
     assert!(!world.is_over);
     world.connect(hello());
     world.wake_up(ALL);
@@ -283,7 +283,7 @@ fn srun_learns_of_a_step_that_was_ended_before_it_connected() {
 #[test]
 fn a_step_that_was_ended_waits_for_its_srun_for_a_short_time() {
     let mut world = World::with_step(tasks(1));
-    world.deliver(Event::Command(StepdCommand::EndStep));
+    world.deliver(Event::Command(StepdCommand::EndStep(Some(STEP))));
     world.later(4_999);
     assert!(!world.is_over);
     world.later(1);
@@ -528,6 +528,28 @@ fn agents_give_steps_of_their_job_only() {
     assert_eq!(step.order.user, ProcessIdentity::default());
     assert_eq!(step.result, result_file(StepNo(3)));
     assert_eq!(world.log.len(), 2, "{:?}", world.log);
+}
+
+/// srun left when its step was over, and the message that should end it was on its way while the agent gave the next.
+#[test]
+fn the_end_of_a_step_does_not_end_the_next_one_of_its_daemon() {
+    let mut world = World::running(tasks(1));
+    world.end_tasks(0);
+    world.agent_gives(1, tasks(1));
+    world.deliver(Event::Command(StepdCommand::EndStep(Some(STEP))));
+    world.deliver(Event::Command(StepdCommand::SignalLater(10, Some(STEP))));
+    world.deliver(Event::Command(StepdCommand::SetTimeLimit(
+        Some(0),
+        Some(STEP),
+    )));
+    world.connect(hello());
+    world.wake_up(ALL);
+    world.prepare(1);
+    world.wake_up(ALL);
+    assert!(world.signals.is_empty(), "{:?}", world.signals);
+    // One without a number is for the step that runs.
+    world.deliver(Event::Command(StepdCommand::EndStep(None)));
+    assert_eq!(world.signals, [SIGCONT, SIGTERM]);
 }
 
 #[test]
