@@ -7,6 +7,7 @@
 mod copy;
 mod import;
 mod job_text;
+mod known_cluster;
 mod log;
 mod plan;
 mod purge;

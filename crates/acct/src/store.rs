@@ -2,6 +2,7 @@
 
 use crate::change::AccountingChange;
 use muster_model::ids::JobId;
+use muster_model::known_cluster::KnownCluster;
 use muster_model::storage::StorageAnswer;
 use muster_model::time::Timestamp;
 use muster_proto::acct::{
@@ -115,6 +116,12 @@ pub trait History: Send {
     /// # Errors
     /// What the database says.
     fn storage(&mut self, own: Option<&str>) -> Result<StorageAnswer, StoreError>;
+
+    /// Other clusters of the database that accounting is copied to, by name.
+    ///
+    /// # Errors
+    /// What the database says.
+    fn known_clusters(&mut self) -> Result<Vec<KnownCluster>, StoreError>;
 
     /// Changes of accounting's records within a window, of one user if it is named.
     ///

@@ -14,14 +14,17 @@ use muster_proto::client::{JobFilter, Query, Request, RequestBody, Response};
 use muster_proto::{PROTOCOL, client, frame};
 use muster_trust::sack;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use std::io::{self, Read};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::unistd::dup2_stdin;
+use std::io::{self, Read, Seek as _, SeekFrom, Write as _};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Why a command could not talk to the controller. Clients tell "unreachable" from "gone" by the first text.
@@ -66,6 +69,20 @@ pub(crate) fn keep_alive() -> KeepAlive {
     })
 }
 
+/// The other cluster that this process asks.
+static CHOSEN: Mutex<Option<Endpoint>> = Mutex::new(None);
+
+/// From now on [`Client::connect`] leads to that cluster's controller; without one, to the own one again.
+pub(crate) fn choose(other: Option<Endpoint>) {
+    *CHOSEN.lock().unwrap_or_else(PoisonError::into_inner) = other;
+}
+
+/// The other cluster that this process asks.
+pub(crate) fn chosen() -> Option<Endpoint> {
+    let chosen = CHOSEN.lock();
+    chosen.unwrap_or_else(PoisonError::into_inner).clone()
+}
+
 /// The variable with a user's token.
 pub const TOKEN_VARIABLE: &str = "SLURM_JWT";
 
@@ -97,11 +114,20 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the controller of the configuration that the environment names.
+    /// Connects to the controller of the configuration that the environment names, or of the cluster that `--clusters` does.
     ///
     /// # Errors
     /// [`ConnectError::Config`] or [`ConnectError::Unreachable`].
     pub fn connect() -> Result<Client, ConnectError> {
+        let Some(endpoint) = chosen() else {
+            return Client::connect_own();
+        };
+        let stream = remote::connect(&endpoint, own_token().as_deref())?;
+        Ok(Client::of(stream, endpoint))
+    }
+
+    /// As [`Client::connect`], whichever cluster `--clusters` names.
+    pub(crate) fn connect_own() -> Result<Client, ConnectError> {
         Client::connect_to(&endpoint::conf_path())
     }
 
@@ -343,9 +369,13 @@ fn is_remote(endpoint: &Endpoint, error: &io::Error) -> bool {
     can_prove && absent.contains(&error.kind()) && !endpoint.hosts.iter().any(|host| is_own(host))
 }
 
+/// This program is linked statically, and can open no library.
+static IS_STATIC: AtomicBool = AtomicBool::new(false);
+
 /// Has the program `muster` beside this one go on, if the controller is on another host: who asks is proved there by a library,
 /// which a statically linked program cannot open. Returns where it is not needed, or not there.
 pub fn hand_over(name: &str, args: &[String]) {
+    IS_STATIC.store(true, Ordering::Relaxed);
     let Ok(endpoint) = endpoint::read(&endpoint::conf_path()) else {
         return;
     };
@@ -353,12 +383,46 @@ pub fn hand_over(name: &str, args: &[String]) {
     if endpoint.socket.exists() || !is_remote(&endpoint, &absent) {
         return;
     }
-    let Ok(own) = std::env::current_exe() else {
+    go_on_as_muster(name, args);
+}
+
+/// As [`hand_over`], for a cluster that `--clusters` names, which is another host's. `stdin` is what was read from standard input:
+/// the program finds it there again.
+pub(crate) fn hand_over_with(stdin: Option<&[u8]>) {
+    if !IS_STATIC.load(Ordering::Relaxed) || own_token().is_some() {
+        return;
+    }
+    let Ok(line) = std::fs::read("/proc/self/cmdline") else {
         return;
     };
-    let mut muster = Command::new(own.with_file_name("muster"));
-    // If it cannot be executed, this process reports the error of its own connection.
-    let _ = muster.arg(name).args(args).exec();
+    let words = line.strip_suffix(b"\0").unwrap_or(&line).split(|b| *b == 0);
+    let words: Vec<String> = words
+        .map(|word| String::from_utf8_lossy(word).into_owned())
+        .collect();
+    let Some((called, args)) = words.split_first() else {
+        return;
+    };
+    if let Some(bytes) = stdin
+        && keep_as_stdin(bytes).is_err()
+    {
+        return;
+    }
+    go_on_as_muster(crate::process::called_as(called), args);
+}
+
+fn keep_as_stdin(bytes: &[u8]) -> io::Result<()> {
+    let mut file = std::fs::File::from(memfd_create("stdin", MFdFlags::MFD_CLOEXEC)?);
+    file.write_all(bytes)?;
+    file.seek(SeekFrom::Start(0))?;
+    Ok(dup2_stdin(file)?)
+}
+
+/// If it cannot be executed, this process reports the error of its own connection.
+fn go_on_as_muster(name: &str, args: &[String]) {
+    if let Ok(own) = std::env::current_exe() {
+        let mut muster = Command::new(own.with_file_name("muster"));
+        let _ = muster.arg(name).args(args).exec();
+    }
 }
 
 /// Waits until there is something to read. A read that blocks would do, but it is woken, and sleeps again, when the other

@@ -3,6 +3,7 @@
 mod agent;
 pub mod catalogue;
 mod class;
+mod clusters;
 pub mod connect;
 mod documents;
 mod editor;

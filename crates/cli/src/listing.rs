@@ -86,22 +86,6 @@ pub(crate) fn failed_call(call: &str) -> impl Fn(ConnectError) -> Failure {
     }
 }
 
-/// Checks `--clusters`: only the cluster of the configuration, or `all`, can be asked. Gives true, for callers that
-/// then name the cluster above the listing.
-pub(crate) fn this_cluster(command: &str, names: &str) -> Result<bool, Failure> {
-    let own = muster_conf::endpoint::read(&muster_conf::endpoint::conf_path())
-        .map(|e| e.cluster)
-        .unwrap_or_default();
-    let known = |name: &&str| *name == own || name.eq_ignore_ascii_case("all");
-    match names.split(',').find(|name| !known(name)) {
-        Some(other) => Err(Failure::new(format!(
-            "{command}: error: No cluster '{other}' known by database.\n{command}: error: '{other}' can't be reached \
-             now, or it is an invalid entry for --cluster.  Use 'sacctmgr list clusters' to see available clusters."
-        ))),
-        None => Ok(true),
-    }
-}
-
 /// A line on standard error; a closed standard error is no reason to fail.
 pub(crate) fn complain(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");

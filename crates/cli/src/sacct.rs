@@ -5,6 +5,7 @@ pub(crate) mod fields;
 pub(crate) mod filter;
 mod texts;
 
+use crate::clusters::ClusterSelection;
 use crate::connect::{Client, ConnectError};
 use crate::listing::account::{AcctRow, AmountStyle};
 use crate::listing::context::Ctx;
@@ -35,13 +36,11 @@ valid start/end time formats are...
 ",
 };
 
-const ONE_CLUSTER: &str = "there is one cluster";
+const NO_FEDERATION: &str = "clusters do not share jobs: those of this cluster are listed";
 
 static OPTIONS: &[Opt] = &[
     opt("accounts", "LIST", "jobs of these accounts").short('A'),
-    flag("allclusters", "jobs of all clusters")
-        .short('L')
-        .stored(ONE_CLUSTER),
+    flag("allclusters", "jobs of all clusters that are known").short('L'),
     flag("allocations", "jobs without their steps").short('X'),
     flag("allusers", "everybody's jobs").short('a'),
     opt("associations", "LIST", "jobs of these associations")
@@ -49,7 +48,7 @@ static OPTIONS: &[Opt] = &[
         .refused("accounting here has no associations; use -A, -u and -r"),
     flag("batch-script", "the scripts of the jobs that -j names").short('B'),
     flag("brief", "JobID, State and ExitCode").short('b'),
-    opt("clusters", "NAME", "this cluster's name, or 'all'").short('M'),
+    opt("clusters", "LIST", "jobs of these clusters, or of all").short('M'),
     also("clusters", "cluster", Arg::Required),
     flag("completion", "records of the job completion plugin")
         .short('c')
@@ -64,7 +63,7 @@ static OPTIONS: &[Opt] = &[
     flag("duplicates", "every run of requeued jobs").short('D'),
     opt("endtime", "TIME", "jobs before this time").short('E'),
     flag("env-vars", "the environments of the jobs that -j names"),
-    flag("federation", "jobs of all clusters of a federation").stored(ONE_CLUSTER),
+    flag("federation", "jobs of all clusters of a federation").stored(NO_FEDERATION),
     opt(
         "file",
         "FILE",
@@ -94,7 +93,7 @@ static OPTIONS: &[Opt] = &[
     .short('j'),
     also("jobs", "job", Arg::Required),
     opt("json", "VERSION", "as JSON; --json=list names the versions").optional(),
-    flag("local", "jobs of this cluster only").stored(ONE_CLUSTER),
+    flag("local", "jobs of this cluster only").stored(NO_FEDERATION),
     flag("long", "many columns").short('l'),
     opt("name", "LIST", "jobs of these names"),
     also("name", "names", Arg::Required),
@@ -193,6 +192,7 @@ struct Options {
     environments: bool,
     verbose: bool,
     document: Option<Dialect>,
+    clusters: Option<String>,
 }
 
 /// Runs sacct.
@@ -202,7 +202,17 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
         print(&text);
         return Ok(());
     }
-    let options = Options::new(parsed)?;
+    let mut options = Options::new(parsed)?;
+    let is_document = options.document.is_some();
+    let clusters = ClusterSelection::of_listing("sacct", options.clusters.as_deref(), is_document)?;
+    clusters.each(|is_first| {
+        // One heading is for all.
+        options.no_header |= !is_first;
+        once(&options)
+    })
+}
+
+fn once(options: &Options) -> Result<(), Failure> {
     let columns = options.columns()?;
     let now = Zoned::now();
     let question = options
@@ -357,7 +367,8 @@ impl Options {
             "batch-script" => self.scripts = true,
             "env-vars" => self.environments = true,
             "brief" => self.brief = true,
-            "clusters" => drop(crate::listing::this_cluster("sacct", &value)?),
+            "clusters" => self.clusters = Some(value),
+            "allclusters" => self.clusters = Some("all".to_owned()),
             "constraints" => conditions.constraints = filter::texts(&value),
             "delimiter" => self.delimiter = Some(value),
             "duplicates" => query.duplicates = true,

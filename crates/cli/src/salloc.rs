@@ -1,5 +1,6 @@
 //! salloc: a command, or a shell, that runs here while it holds an allocation.
 
+use crate::clusters;
 use crate::say::Say;
 use crate::submit::capture;
 use crate::submit::filters::Filters;
@@ -181,6 +182,7 @@ fn command(line: &SubmitLine, holder: &Holder) -> Command {
             command.env(name, value);
         }
     }
+    command.envs(clusters::working_cluster());
     if let Some(dir) = line.chosen.value("chdir") {
         command.current_dir(dir);
     }

@@ -2,7 +2,7 @@
 
 pub(crate) mod script;
 
-use crate::connect::{Client, ConnectError, unexpected};
+use crate::connect::{self, Client, ConnectError, unexpected};
 use crate::say::{self, Say};
 use crate::submit::filters::Filters;
 use crate::submit::line::{self, SubmitLine};
@@ -52,7 +52,7 @@ fn run(args: &[String], origin: SubmissionOrigin) -> Result<ExitCode, ExitCode> 
     let filters = Filters::of_site(OptionCommand::Sbatch, args)?;
     let (lines, command) = prepared(args, &filters, origin)?;
     let line = &lines[0];
-    let mut client = line::connect(line, PREFIX)?;
+    let mut client = line::connect(line, PREFIX, &command)?;
     let reply = client
         .command(command)
         .map_err(|e| match line.chosen.has("test-only") {
@@ -301,7 +301,14 @@ fn report(line: &SubmitLine, client: Client, reply: Reply) -> Result<ExitCode, E
                     false => say::stdout(&format!("{id}\n")),
                 }
             } else if !say.quiet {
-                say::stdout(&format!("Submitted batch job {id}\n"));
+                let cluster = client.endpoint.cluster.as_str();
+                let on = match line.chosen.value("clusters") {
+                    Some(names) if connect::chosen().is_some() || names.contains(',') => {
+                        format!(" on cluster {cluster}")
+                    }
+                    _ => String::new(),
+                };
+                say::stdout(&format!("Submitted batch job {id}{on}\n"));
             }
             if line.chosen.has("wait") {
                 return Ok(wait_for_end(&say, client, id));

@@ -5,6 +5,7 @@ mod receive;
 pub(crate) mod target;
 
 use crate::SLURM_VERSION;
+use crate::clusters;
 use crate::listing::print;
 use crate::options::{HelpForm, Opt, Spec, env, flag, opt};
 use crate::own_step;
@@ -113,6 +114,7 @@ struct Options {
 
 fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
     let mut say = Say::new("sbcast");
+    clusters::choose_working_cluster();
     let parsed = SPEC.parse(args).map_err(|text| {
         say::stderr(&format!("{text}\n"));
         ExitCode::FAILURE

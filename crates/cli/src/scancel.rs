@@ -3,8 +3,8 @@
 
 mod selection;
 
+use crate::clusters::ClusterSelection;
 use crate::connect::{Client, ConnectError};
-use crate::listing::this_cluster;
 use crate::options::{Arg, HelpForm, Opt, Spec, also, flag, opt};
 use crate::say::{self, Say};
 use crate::submit::line;
@@ -206,7 +206,7 @@ fn apply(
         "account" => filter.account = Some(value),
         "batch" => request.batch = true,
         "clusters" => {
-            if let Err(failure) = this_cluster("scancel", &value) {
+            if let Err(failure) = ClusterSelection::choose_one("scancel", &value) {
                 say::stderr(&format!("{failure}\n"));
                 return Err(say.failed());
             }

@@ -14,6 +14,7 @@ pub(crate) mod update;
 pub(crate) mod update_job;
 mod write_config;
 
+use crate::clusters::ClusterSelection;
 use crate::connect::{Client, ConnectError};
 use crate::listing::document::Dialect;
 use crate::options::OptionStatus;
@@ -112,15 +113,11 @@ impl Session {
             }
             "version" => return Some(say::version()),
             "clusters" => {
-                let name = value.unwrap_or_default();
-                let own = self.client().ok().map(|c| c.endpoint.cluster.clone());
-                if own.as_deref() != Some(name) {
-                    self.error(&format!("No cluster '{name}' known by database."));
-                    self.error(&format!(
-                        "'{name}' can't be reached now, or it is an invalid entry for --cluster.  Use 'sacctmgr \
-                         list clusters' to see available clusters."
-                    ));
-                    return Some(ExitCode::FAILURE);
+                self.client = None;
+                if let Err(failure) =
+                    ClusterSelection::choose_one("scontrol", value.unwrap_or_default())
+                {
+                    return Some(failure.report());
                 }
             }
             other => {

@@ -1,5 +1,6 @@
 //! sdiag: the controller's counters, in the lines that monitors of Slurm read.
 
+use crate::clusters::ClusterSelection;
 use crate::connect::{Client, ConnectError};
 use crate::listing::context::Ctx;
 use crate::listing::document::{self, Dialect};
@@ -60,7 +61,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     let (mut order, mut reset) = (RequestOrder::Count, false);
     let mut dialect = None;
     if let Some(name) = env("SLURM_CLUSTERS") {
-        crate::listing::this_cluster("sdiag", &name)?;
+        ClusterSelection::choose_one("sdiag", &name)?;
     }
     for (name, value) in parsed.options {
         match name {
@@ -70,10 +71,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
             }
             "all" => order = RequestOrder::Count,
             "reset" => reset = true,
-            "cluster" => drop(crate::listing::this_cluster(
-                "sdiag",
-                &value.unwrap_or_default(),
-            )?),
+            "cluster" => ClusterSelection::choose_one("sdiag", &value.unwrap_or_default())?,
             "sort-by-id" => order = RequestOrder::Name,
             "sort-by-time" => order = RequestOrder::Total,
             "sort-by-time2" => order = RequestOrder::Average,

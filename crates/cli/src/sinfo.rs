@@ -3,6 +3,7 @@
 mod group;
 mod select;
 
+use crate::clusters::ClusterSelection;
 use crate::connect::Client;
 use crate::listing::context::Ctx;
 use crate::listing::document::{self, Dialect};
@@ -31,7 +32,12 @@ const NO_FEDERATION: &str = "a cluster here is in no federation";
 
 static OPTIONS: &[Opt] = &[
     flag("all", "hidden partitions too").short('a'),
-    opt("clusters", "NAME", "this cluster's name, or 'all'").short('M'),
+    opt(
+        "clusters",
+        "LIST",
+        "of these clusters, or of all that are known",
+    )
+    .short('M'),
     also("clusters", "cluster", Arg::Required),
     flag("dead", "only nodes that do not respond").short('d'),
     flag(
@@ -99,7 +105,8 @@ pub(crate) struct Options {
     exact: bool,
     reservations: bool,
     sort: Option<String>,
-    cluster_line: bool,
+    clusters: Option<String>,
+    is_next_cluster: bool,
     verbose: bool,
     document: Option<Dialect>,
 }
@@ -114,9 +121,17 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     if parsed.options.iter().any(|(name, _)| *name == "verbose") {
         print(&SPEC.values(&parsed));
     }
-    let options = Options::new(parsed)?;
+    let mut options = Options::new(parsed)?;
+    let clusters = ClusterSelection::of_listing(
+        "sinfo",
+        options.clusters.as_deref(),
+        options.document.is_some(),
+    )?;
     loop {
-        once(&options)?;
+        clusters.each(|is_first| {
+            options.is_next_cluster = !is_first;
+            once(&options)
+        })?;
         let Some(seconds) = options.iterate_s else {
             return Ok(());
         };
@@ -166,7 +181,7 @@ impl Options {
         match name {
             "all" => self.selection.hidden = true,
             "hide" => self.selection.hidden = false,
-            "clusters" => self.cluster_line = crate::listing::this_cluster("sinfo", &value)?,
+            "clusters" => self.clusters = Some(value),
             "dead" => self.selection.dead = true,
             "responding" => self.selection.responding = true,
             "future" => self.selection.future = true,
@@ -280,7 +295,10 @@ fn render(options: &Options, ctx: &Ctx, completing: &[NodeIdx]) -> Result<String
             out.push_str(&ctx.stamp());
             out.push('\n');
         }
-        if options.cluster_line {
+        if options.is_next_cluster {
+            out.push('\n');
+        }
+        if options.clusters.is_some() {
             out.push_str(&format!("CLUSTER: {}\n", ctx.cluster));
         }
         layout.header(&mut out);

@@ -1,6 +1,7 @@
 //! sprio: what the priorities of pending jobs are made of.
 
 use crate::SLURM_VERSION;
+use crate::clusters::ClusterSelection;
 use crate::connect::Client;
 use crate::listing::context::uid_of;
 use crate::listing::{Failure, complain, failed_call, print, query};
@@ -17,7 +18,7 @@ pub(crate) static SPRIO: Spec = Spec {
     operands: "",
     form: HelpForm::Options,
     options: &[
-        opt("clusters", "NAME", "cluster to ask; only this one is known").short('M'),
+        opt("clusters", "NAME", "cluster to ask").short('M'),
         flag("federation", "jobs of a federation").stored(ALONE),
         flag("help", "show this help message"),
         flag("noheader", "no line above the columns").short('h'),
@@ -89,7 +90,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
             }
             "help" => return print_text(&SPRIO.help()),
             "usage" => return print_text(USAGE),
-            "clusters" => drop(crate::listing::this_cluster("sprio", &value)?),
+            "clusters" => ClusterSelection::choose_one("sprio", &value)?,
             "format" => options.format = Some(value.clone()),
             "long" => options.long = true,
             "noheader" => options.no_header = true,

@@ -6,6 +6,7 @@ mod listing_builder;
 mod pick;
 mod sort;
 
+use crate::clusters::ClusterSelection;
 use crate::connect::Client;
 use crate::listing::context::{Ctx, uid_of};
 use crate::listing::document::{self, Dialect};
@@ -39,7 +40,12 @@ static OPTIONS: &[Opt] = &[
     flag("all", "jobs in hidden partitions too").short('a'),
     flag("array", "a line for each task of an array").short('r'),
     flag("array-unique", "a line for each array").refused("arrays are one line unless -r is given"),
-    opt("clusters", "NAME", "this cluster's name, or 'all'").short('M'),
+    opt(
+        "clusters",
+        "LIST",
+        "of these clusters, or of all that are known",
+    )
+    .short('M'),
     also("clusters", "cluster", Arg::Required),
     flag("federation", "jobs of all clusters of a federation").stored(NO_FEDERATION),
     opt("format", "FORMAT", "columns as %[[.]size]letter").short('o'),
@@ -146,7 +152,8 @@ pub(crate) struct Options {
     keep_units: bool,
     split_arrays: bool,
     split_partitions: bool,
-    cluster_line: bool,
+    clusters: Option<String>,
+    is_next_cluster: bool,
     verbose: bool,
     document: Option<Dialect>,
 }
@@ -161,9 +168,17 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     if parsed.options.iter().any(|(name, _)| *name == "verbose") {
         print(&SPEC.values(&parsed));
     }
-    let options = Options::new(parsed)?;
+    let mut options = Options::new(parsed)?;
+    let clusters = ClusterSelection::of_listing(
+        "squeue",
+        options.clusters.as_deref(),
+        options.document.is_some(),
+    )?;
     loop {
-        once(&options)?;
+        clusters.each(|is_first| {
+            options.is_next_cluster = !is_first;
+            once(&options)
+        })?;
         let Some(seconds) = options.iterate_s else {
             return Ok(());
         };
@@ -227,7 +242,7 @@ impl Options {
             "all" => conditions.hidden = true,
             "hide" => conditions.hidden = false,
             "array" => self.split_arrays = true,
-            "clusters" => self.cluster_line = crate::listing::this_cluster("squeue", &value)?,
+            "clusters" => self.clusters = Some(value),
             "format" => (self.letters, self.names) = (Some(value), None),
             "Format" => (self.names, self.letters) = (Some(value), None),
             "noheader" => self.no_header = true,

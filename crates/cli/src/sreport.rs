@@ -9,6 +9,7 @@ mod sizes;
 mod used;
 
 use crate::SLURM_VERSION;
+use crate::clusters::ClusterSelection;
 use crate::connect::Client;
 use crate::listing::table::Style;
 use crate::listing::{Failure, failed_call, print, time_input};
@@ -98,7 +99,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
             "version" => return print_text(&format!("slurm {SLURM_VERSION}\n")),
             "help" => return print_text(&SPEC.help()),
             "usage" => return print_text(&SPEC.usage()),
-            "cluster" => drop(crate::listing::this_cluster("sreport", &value)?),
+            "cluster" => ClusterSelection::choose_one("sreport", &value)?,
             "noheader" => settings.style.bare = true,
             "parsable" => settings.style.bars = Some(true),
             "parsable2" => settings.style.bars = Some(false),
@@ -219,7 +220,7 @@ impl ReportRequest {
                 _ if is("accounts", 1) || is("accts", 2) => request.accounts = words(value),
                 _ if is("users", 1) => request.users = words(value),
                 _ if is("wckeys", 1) => request.wckeys = words(value),
-                _ if is("clusters", 1) => drop(crate::listing::this_cluster("sreport", value)?),
+                _ if is("clusters", 1) => ClusterSelection::choose_one("sreport", value)?,
                 _ if is("names", 2) => request.names = words(value),
                 _ if is("partitions", 2) => request.partitions = words(value),
                 _ if is("tres", 2) => settings.tres = Some(words(value)),

@@ -14,6 +14,7 @@ mod request;
 mod stdio_passing;
 pub(crate) mod terminal;
 
+use crate::clusters;
 use crate::connect::{Client, ConnectError, TOKEN_VARIABLE, own_token, unexpected};
 use crate::process;
 use crate::say;
@@ -58,6 +59,7 @@ pub(crate) fn main_with_marks(args: &[String], marks: &[(String, String)]) -> Ex
 fn run(args: &[String], marks: &[(String, String)]) -> Result<ExitCode, ExitCode> {
     let filters = Filters::of_site(OptionCommand::Srun, args)?;
     let mut lines = line::read_in(OptionCommand::Srun, args, &filters, het::variable)?;
+    clusters::choose_working_cluster();
     let say = lines[0].say;
     if own_token().is_some() {
         let text = format!(

@@ -1,5 +1,6 @@
 //! sshare: shares of the cluster, what has been used of them, and what follows from that.
 
+use crate::clusters::ClusterSelection;
 use crate::connect::Client;
 use crate::listing::document::{self, Dialect};
 use crate::listing::{Failure, complain, failed_call, print, query};
@@ -17,7 +18,7 @@ pub(crate) static SPEC: Spec = Spec {
     options: &[
         opt("accounts", "LIST", "these accounts").short('A'),
         flag("all", "all users").short('a'),
-        opt("clusters", "NAME", "cluster to ask; only this one is known").short('M'),
+        opt("clusters", "NAME", "cluster to ask").short('M'),
         opt("format", "LIST", "columns").short('o'),
         flag("help", "print this help"),
         flag("long", "more columns").short('l'),
@@ -131,7 +132,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
                 .map(str::to_owned)
         };
         match *name {
-            "clusters" => drop(crate::listing::this_cluster("sshare", &value)?),
+            "clusters" => ClusterSelection::choose_one("sshare", &value)?,
             "format" => options.format = Some(value.clone()),
             "long" => options.long = true,
             "partition" => options.partition = true,

@@ -1,8 +1,9 @@
 //! strigger: programs that the controller runs when something happens to a job, to nodes or to itself.
 
 use crate::SLURM_VERSION;
+use crate::clusters::ClusterSelection;
 use crate::connect::{Client, ConnectError, unexpected};
-use crate::listing::{self, print};
+use crate::listing::print;
 use crate::options::{HelpForm, Opt, Spec, flag, opt};
 use crate::people;
 use crate::say::{self, Say};
@@ -55,7 +56,7 @@ static OPTIONS: &[Opt] = &[
     .short('c'),
     flag("burst_buffer", "when a burst buffer fails").refused("there are no burst buffers"),
     flag("clear", "delete a trigger, or several"),
-    opt("clusters", "NAME", "cluster to ask; only this one is known").short('M'),
+    opt("clusters", "NAME", "cluster to ask").short('M'),
     flag("down", "when a node goes DOWN").short('d'),
     flag("drained", "when a node is DRAINED").short('D'),
     flag("draining", "when a node is DRAINING"),
@@ -220,7 +221,8 @@ fn take(options: &mut TriggerOptions, name: &str, value: Option<String>) -> Resu
         "get" => options.modes.push(TriggerMode::Get),
         "clear" => options.modes.push(TriggerMode::Clear),
         "clusters" => {
-            listing::this_cluster("strigger", given).map_err(|failure| failure.to_string())?;
+            ClusterSelection::choose_one("strigger", given)
+                .map_err(|failure| failure.to_string())?;
         }
         "flags" => {
             if !given.to_ascii_lowercase().contains("perm") {

@@ -44,6 +44,8 @@ pub(crate) enum AccountingQuery {
     NodeEvents(NodeEventQuery),
     /// Changes made with sacctmgr; those of one user alone, if the asking user may not see others'.
     Transactions(TransactionQuery, Option<String>),
+    /// Other clusters of the database that slurmdbd copies to.
+    KnownClusters,
     /// Use of file systems by users; by one user alone, if the asking user may not see others'.
     Storage(StorageQuestion),
 }
@@ -81,6 +83,7 @@ impl QuestionQueues {
             | AccountingQuery::Reservations(_)
             | AccountingQuery::NodeEvents(_)
             | AccountingQuery::Transactions(..)
+            | AccountingQuery::KnownClusters
             | AccountingQuery::Storage(_) => &self.others,
         }
     }
@@ -246,6 +249,12 @@ fn answer(
         AccountingQuery::NodeEvents(query) => events(history, query, out),
         AccountingQuery::Transactions(query, own) => {
             transactions(history, query, own.as_deref(), out);
+        }
+        AccountingQuery::KnownClusters => {
+            match history.known_clusters() {
+                Ok(found) => out.send(&Response::KnownClusters(found)),
+                Err(e) => out.refuse(&e),
+            };
         }
         AccountingQuery::Storage(question) => {
             match history.storage(question.own.as_deref()) {

@@ -578,6 +578,7 @@ impl Connection {
                 let asked = AccountingQuery::Transactions(query, own);
                 ask_accounting(self, asked, answer);
             }
+            Query::KnownClusters => ask_accounting(self, AccountingQuery::KnownClusters, answer),
             Query::Storage => {
                 let words = [PrivateData::USAGE, PrivateData::USERS];
                 let own = own_name_if_hidden(self, &words).await?;

@@ -403,6 +403,7 @@ impl Replica {
             | Query::Usage(_)
             | Query::NodeEvents(_)
             | Query::Storage
+            | Query::KnownClusters
             | Query::Transactions(_) => {
                 send(Response::Refused(Refusal::new(
                     RefusalCode::ProtocolError,

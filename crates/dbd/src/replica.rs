@@ -1,5 +1,7 @@
 //! The copy of one cluster's accounting in a database.
 
+mod directory;
+
 use crate::database::{Database, DatabaseError};
 use crate::sql::{SqlValue, Statement, deletes, upserts};
 use crate::{schema, tables};

@@ -7,7 +7,7 @@ use crate::sql::{Kind, SqlValue, Statement};
 
 /// Each entry brings the tables from the format of its index to the next. Entries never change once released. `KEY` is a text that
 /// may be in a key, `TEXT` any other.
-const MIGRATIONS: &[&[&str]] = &[FORMAT_1, FORMAT_2, FORMAT_3];
+const MIGRATIONS: &[&[&str]] = &[FORMAT_1, FORMAT_2, FORMAT_3, FORMAT_4];
 
 const FORMAT_1: &[&str] = &[
     "CREATE TABLE muster_copy (
@@ -82,6 +82,11 @@ const FORMAT_3: &[&str] = &[
     "CREATE INDEX muster_reservation_start ON muster_reservation (cluster, start_ms)",
     "UPDATE muster_copy SET stage = 7, reached_row = 0 WHERE stage = 4",
 ];
+
+/// Where the controllers of the clusters are that have this database.
+const FORMAT_4: &[&str] = &["CREATE TABLE muster_cluster (
+        cluster KEY NOT NULL, addresses TEXT NOT NULL, port BIGINT NOT NULL, seen_ms BIGINT NOT NULL,
+        PRIMARY KEY (cluster))"];
 
 /// Longest text of a key, characters.
 pub(crate) const KEY_CHARACTERS_MAX: usize = 191;

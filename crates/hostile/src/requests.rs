@@ -106,7 +106,7 @@ kinds!(
     pub QUERIES, query_name, Query:
     Ping Jobs Cluster Config Script Allocation Accounting Diag Partitions ResetDiag Reservations NodeEvents Transactions
     Differences Accounts AccountsOfClusters AccountsInUse JobClasses Priorities Licenses Listing Why Crontab JobCounts Usage
-    Changes Environment JobText ReservationTimes Triggers Storage
+    Changes Environment JobText ReservationTimes Triggers Storage KnownClusters
 );
 kinds!(
     /// Kinds of requests to the controller.
@@ -469,6 +469,7 @@ fn queries(ids: &Ids) -> Vec<(Rights, Query)> {
         (Anyone, Query::NodeEvents(NodeEventQuery::default())),
         (Anyone, Query::Transactions(TransactionQuery::default())),
         (Anyone, Query::Storage),
+        (Anyone, Query::KnownClusters),
         (Administrator, Query::Differences),
         (Anyone, Query::Accounts),
         (Anyone, Query::AccountsOfClusters),

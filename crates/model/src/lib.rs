@@ -37,6 +37,7 @@ pub mod job;
 pub mod job_class;
 pub mod job_counts;
 pub mod job_env;
+pub mod known_cluster;
 pub mod licenses;
 pub mod limits;
 pub mod listing_codec;

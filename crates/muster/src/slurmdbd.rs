@@ -3,6 +3,7 @@
 //! nothing connects to it. It purges that file as well ([`purge`]).
 
 pub(crate) mod archive;
+mod directory;
 pub(crate) mod purge;
 mod purge_lock;
 
@@ -14,6 +15,7 @@ use crate::sackd::{drop_root, user};
 use crate::slurm_user::own_file;
 use anyhow::{Context as _, Result, bail, ensure};
 use archive::ArchiveSettings;
+use directory::ClusterDirectory;
 use muster_acct::{CopySource, Stage};
 use muster_conf::Severity;
 use muster_conf::endpoint::conf_path;
@@ -119,6 +121,7 @@ struct Settings {
     file: PathBuf,
     user: User,
     purge: PurgeSettings,
+    directory: ClusterDirectory,
 }
 
 impl Settings {
@@ -148,6 +151,7 @@ impl Settings {
         let archive = ArchiveSettings::read(&dbd, &config.cluster_name)?;
         Ok(Settings {
             purge: PurgeSettings::read(&dbd, file.clone(), min_job_age_s, archive)?,
+            directory: ClusterDirectory::new(&config),
             dbd,
             cluster: config.cluster_name,
             file,
@@ -418,6 +422,7 @@ impl Service {
         let mut source = CopySource::open(&file)?;
         let database = connect_any(addresses)?;
         let mut replica = Replica::open(database, &self.settings.cluster, &source)?;
+        self.settings.directory.begin();
         let (mut said, mut was_first) =
             (Instant::now(), replica.copied().stage != Stage::Following);
         loop {
@@ -450,6 +455,7 @@ impl Service {
             if self.is_ended {
                 return Ok(());
             }
+            self.settings.directory.keep(&mut replica, &mut source)?;
             self.wait(LOOK_INTERVAL);
         }
     }

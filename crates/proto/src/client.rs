@@ -237,6 +237,9 @@ pub enum Query {
     /// As `Accounts`, with what jobs count towards limits now.
     #[n(510)]
     AccountsInUse,
+    /// Other clusters of the database that accounting is copied to: one [`Response::KnownClusters`].
+    #[n(530)]
+    KnownClusters,
     /// Use of file systems by users: one [`Response::Storage`].
     #[n(520)]
     Storage,
@@ -419,6 +422,9 @@ pub enum Response {
     /// To `Storage`.
     #[n(520)]
     Storage(#[n(0)] Box<muster_model::storage::StorageAnswer>),
+    /// To `KnownClusters`, by name.
+    #[n(530)]
+    KnownClusters(#[n(0)] Vec<muster_model::known_cluster::KnownCluster>),
 }
 
 /// Agents receive a welcome and refusals only. Other responses go to users' commands, which trust their controller.

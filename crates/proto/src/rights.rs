@@ -56,6 +56,7 @@ impl From<&Query> for AccessRequest {
             Query::Priorities => AccessRequest::Priorities,
             Query::JobCounts => AccessRequest::JobCounts,
             Query::Storage => AccessRequest::Storage,
+            Query::KnownClusters => AccessRequest::KnownClusters,
             Query::Usage(_) => AccessRequest::Usage,
             Query::Changes(_) => AccessRequest::Changes,
             Query::Licenses => AccessRequest::Licenses,

@@ -176,6 +176,10 @@ impl CopySource {
         })
     }
 
+    pub(super) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
     /// Which database this is, among those that the cluster had: numbers of jobs begin anew in each.
     pub fn origin(&self) -> i64 {
         self.origin

@@ -12,6 +12,7 @@ use crate::window::{JobTimes, Window};
 use muster_model::hostlist;
 use muster_model::ids::JobId;
 use muster_model::job::ArrayTask;
+use muster_model::known_cluster::KnownCluster;
 use muster_model::spec::ArraySpec;
 use muster_model::storage::StorageAnswer;
 use muster_model::time::Timestamp;
@@ -184,6 +185,10 @@ impl History for Reader {
     fn storage(&mut self, own: Option<&str>) -> Result<StorageAnswer, StoreError> {
         let transaction = self.connection.unchecked_transaction()?;
         super::storage::read(&transaction, own)
+    }
+
+    fn known_clusters(&mut self) -> Result<Vec<KnownCluster>, StoreError> {
+        super::known_cluster::read(&self.connection)
     }
 
     fn transactions(

@@ -10,7 +10,7 @@ const APPLICATION: i64 = 0x4d75_7374;
 /// Each entry brings a file from the format of its index to the next. Entries never change once released.
 const MIGRATIONS: &[&str] = &[
     FORMAT_1, FORMAT_2, FORMAT_3, FORMAT_4, FORMAT_5, FORMAT_6, FORMAT_7, FORMAT_8, FORMAT_9,
-    FORMAT_10,
+    FORMAT_10, FORMAT_11,
 ];
 
 /// A run's key is one number, the job's times 2^16 plus the run's, so that the table itself is the index by number
@@ -161,6 +161,12 @@ CREATE INDEX storage_scan_at ON storage_scan (at_ms);
 CREATE TABLE storage_use (
     scan INTEGER NOT NULL, user TEXT NOT NULL, bytes INTEGER NOT NULL, files INTEGER NOT NULL,
     PRIMARY KEY (scan, user)
+) WITHOUT ROWID;
+";
+/// Other clusters of the shared database ([`super::known_cluster`]).
+const FORMAT_11: &str = "
+CREATE TABLE known_cluster (
+    name TEXT PRIMARY KEY, addresses TEXT NOT NULL, port INTEGER NOT NULL, seen_ms INTEGER NOT NULL
 ) WITHOUT ROWID;
 ";
 /// The format that brought a key for hashes, which all texts of an older one get.

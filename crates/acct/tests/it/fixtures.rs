@@ -329,7 +329,8 @@ fn write(store: &mut SqliteStore, connection: &Connection, path: &Path) {
     connection
         .execute_batch(
             "INSERT INTO import_source (name, after, began_s, since_s) VALUES ('peer@1', 5, 6, 7);
-             INSERT INTO imported (source, number, row) VALUES (1, 9, 98304);",
+             INSERT INTO imported (source, number, row) VALUES (1, 9, 98304);
+             INSERT INTO known_cluster (name, addresses, port, seen_ms) VALUES ('beta', 'ctl2,ctl3', 6817, 8);",
         )
         .unwrap();
     let mut sql = dump(connection);

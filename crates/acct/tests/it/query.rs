@@ -725,7 +725,7 @@ fn an_older_file_is_brought_up_to_date() {
         "ALTER TABLE job DROP COLUMN backfilled; ALTER TABLE step DROP COLUMN gres; DROP TABLE txn; DROP TABLE change_log; \
          DROP TABLE import_source; DROP TABLE imported; DROP INDEX node_event_start; \
          DROP TABLE used; DROP TABLE out_of_service; DROP TABLE stored_text; \
-         DROP TABLE job_text; DROP TABLE reservation; DROP TABLE storage_scan; DROP TABLE storage_use; DELETE FROM meta WHERE key <> 'position'; PRAGMA user_version = 2",
+         DROP TABLE job_text; DROP TABLE reservation; DROP TABLE storage_scan; DROP TABLE storage_use; DROP TABLE known_cluster; DELETE FROM meta WHERE key <> 'position'; PRAGMA user_version = 2",
     )
     .unwrap();
     drop(old);

@@ -112,7 +112,7 @@ fn make_anew(file: &std::path::Path) -> SqliteStore {
         .execute_batch(
             "DROP TABLE used; DROP TABLE out_of_service; DROP INDEX imported_row;
              DROP TABLE stored_text; DROP TABLE job_text; DROP TABLE reservation;
-             DROP TABLE storage_scan; DROP TABLE storage_use; ALTER TABLE step DROP COLUMN gres;
+             DROP TABLE storage_scan; DROP TABLE storage_use; DROP TABLE known_cluster; ALTER TABLE step DROP COLUMN gres;
              DELETE FROM meta WHERE key LIKE 'text_key%'; PRAGMA user_version = 6;",
         )
         .unwrap();

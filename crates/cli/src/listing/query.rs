@@ -8,6 +8,7 @@ use muster_model::explain::ExpectedStart;
 use muster_model::ids::{JobId, NodeIdx};
 use muster_model::job::{ArrayInfo, ArrayRole, Job};
 use muster_model::job_counts::JobCountGroup;
+use muster_model::known_cluster::KnownCluster;
 use muster_model::licenses::License;
 use muster_model::listing_codec::CompactListing;
 use muster_model::private_data::PrivateData;
@@ -286,6 +287,14 @@ pub(crate) fn kept_environment(
 pub(crate) fn licenses(client: &mut Client) -> Result<Vec<License>, ConnectError> {
     match client.query(Query::Licenses)? {
         Response::Licenses(all) => Ok(all),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Asks for other clusters of the database that accounting is copied to.
+pub(crate) fn known_clusters(client: &mut Client) -> Result<Vec<KnownCluster>, ConnectError> {
+    match client.query(Query::KnownClusters)? {
+        Response::KnownClusters(all) => Ok(all),
         other => Err(unexpected(&other)),
     }
 }

@@ -3,6 +3,7 @@
 
 use muster_model::account_limits::Limits;
 use muster_model::accounts::{Account, Accounts, AssociationTerms, Cluster, NORMAL, ROOT, User};
+use muster_model::known_cluster::KnownCluster;
 use muster_proto::client::AccountsAnswer;
 use std::collections::BTreeMap;
 
@@ -21,6 +22,8 @@ pub(super) struct ClusterFacts {
     pub(super) node_count: usize,
     /// TRES of all nodes: `cpu=16,mem=...`.
     pub(super) total: String,
+    /// Other clusters whose accounting is copied to the same database.
+    pub(super) others: Vec<KnownCluster>,
 }
 
 /// The records.

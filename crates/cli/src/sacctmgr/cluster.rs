@@ -382,12 +382,23 @@ pub(super) fn show(session: &mut Invocation<'_>, words: &[String]) -> Result<(),
     };
     let mut names: Vec<&str> = book.all.clusters.keys().map(String::as_str).collect();
     names.push(&book.cluster);
+    names.extend(facts.others.iter().map(|cluster| cluster.name.as_str()));
     names.sort_unstable();
+    names.dedup();
     let root = book.tree().into_iter().next();
     let mut rows = Vec::new();
     for name in names {
         let own = name == book.cluster;
         let record = book.all.clusters.get(name);
+        let other = facts.others.iter().find(|other| other.name == name);
+        let (host, port) = match other {
+            _ if own => (facts.host.as_str(), facts.port),
+            Some(other) => (
+                other.addresses.first().map_or("", String::as_str),
+                other.port,
+            ),
+            None => ("", 0),
+        };
         let (terms, classification) = match record {
             Some(record) if !own => (&record.terms, record.classification.as_str()),
             _ => (&book.all.root, book.all.classification.as_str()),
@@ -407,19 +418,12 @@ pub(super) fn show(session: &mut Invocation<'_>, words: &[String]) -> Result<(),
             .with("Name", name)
             .with("Class", classification)
             .with("QOS", list.join(","))
-            .with("RPC", if own { "9728" } else { "0" })
-            .with(
-                "ControlPort",
-                if own {
-                    facts.port.to_string()
-                } else {
-                    "0".to_owned()
-                },
-            );
+            .with("RPC", if own || other.is_some() { "9728" } else { "0" })
+            .with("ControlPort", port.to_string())
+            .with("ControlHost", host.to_owned());
         row = cells_of_cluster(row, &book, name);
         if own {
             row = row
-                .with("ControlHost", facts.host.clone())
                 .with("Cluster Nodes", facts.nodes.clone())
                 .with("NodeCount", facts.node_count.to_string())
                 .with("TRES", facts.total.clone())

@@ -122,6 +122,8 @@ impl Ledger for Controller {
         let endpoint = client.endpoint.clone();
         let mut ctx = Ctx::new(&endpoint.cluster);
         query::cluster(client, &mut ctx).map_err(error)?;
+        // Without accounting there are none.
+        let others = query::known_clusters(client).unwrap_or_default();
         let cpus: u64 = ctx.nodes.iter().map(|n| u64::from(n.config.cpus)).sum();
         let mib: u64 = ctx.nodes.iter().map(|n| n.config.memory_mib).sum();
         let names: Vec<String> = ctx.nodes.iter().map(|n| n.config.name.clone()).collect();
@@ -132,6 +134,7 @@ impl Ledger for Controller {
             nodes: muster_model::hostlist::compress(&names),
             node_count: names.len(),
             total: total_tres(&ctx, cpus, mib),
+            others,
         })
     }
 

@@ -18,7 +18,7 @@ pub(crate) static SPEC: Spec = Spec {
             "names that complete a word, for shells",
         )
         .refused("completion scripts are not made by the commands themselves"),
-        opt("clusters", "NAME", "cluster to ask; only this one is known").short('M'),
+        opt("clusters", "NAME", "cluster to ask").short('M'),
         also("clusters", "cluster", Arg::Required),
         flag("details", "more of jobs").short('d'),
         flag(

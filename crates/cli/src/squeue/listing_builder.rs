@@ -265,7 +265,10 @@ impl<'o> ListingBuilder<'o> {
             out.push_str(&ctx.stamp());
             out.push('\n');
         }
-        if options.cluster_line {
+        if options.is_next_cluster {
+            out.push('\n');
+        }
+        if options.clusters.is_some() {
             out.push_str(&format!("CLUSTER: {}\n", ctx.cluster));
         }
         match options.steps {

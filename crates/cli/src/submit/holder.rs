@@ -102,8 +102,7 @@ impl Holder {
             // Scripts wait for this line of Slurm's, after which an allocation can be waited for.
             say.verbose("debug:  Entering _msg_thr_internal");
         }
-        let mut client = line::connect(line, prefix).map_err(NotGranted)?;
-        let reply = client.command(if specs.len() > 1 {
+        let command = if specs.len() > 1 {
             UserCommand::SubmitHet {
                 specs,
                 blobs: Vec::new(),
@@ -115,7 +114,9 @@ impl Holder {
                 blobs: Vec::new(),
                 test_only,
             }
-        });
+        };
+        let mut client = line::connect(line, prefix, &command).map_err(NotGranted)?;
+        let reply = client.command(command);
         let job = match reply {
             Ok(Reply::Submitted {
                 id,

@@ -3,7 +3,8 @@
 
 use super::components;
 use super::filters::Filters;
-use crate::connect::{Client, ConnectError};
+use crate::clusters::ClusterSelection;
+use crate::connect::{Client, ConnectError, unexpected};
 use crate::people;
 use crate::process;
 use crate::say::{self, Say};
@@ -11,8 +12,11 @@ use crate::zone::{self, LocalZone};
 use muster_conf::endpoint;
 use muster_conf::options::job::{self, BuiltJob, SubmitEnvironment};
 use muster_conf::options::{ChosenOptions, OptionCommand, OptionError, Source, environment, help};
+use muster_model::command::{Reply, UserCommand};
 use muster_model::environment::split;
 use muster_model::spec::Owner;
+use muster_model::time::Timestamp;
+use muster_proto::client::Response;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -292,24 +296,52 @@ pub(crate) fn submit_line(name: &str, args: &[String]) -> String {
     text
 }
 
-/// Connects to the controller, and refuses `--clusters` that names another.
+/// Connects to the controller, or to that of the cluster of `--clusters` at which the job of a command would start first.
 ///
 /// # Errors
 /// The exit code, after the error was printed.
-pub(crate) fn connect(line: &SubmitLine, prefix: &str) -> Result<Client, ExitCode> {
+pub(crate) fn connect(
+    line: &SubmitLine,
+    prefix: &str,
+    command: &UserCommand,
+) -> Result<Client, ExitCode> {
     let say = line.say;
-    let client = Client::connect_patiently(PATIENCE).map_err(|e| unreachable(&say, prefix, &e))?;
     if let Some(names) = line.chosen.value("clusters") {
-        let cluster = &client.endpoint.cluster;
-        if !names.split(',').any(|n| n == cluster || n == "all") {
-            say.error(&format!(
-                "No cluster '{names}' known by database.\n'{names}' can't be reached now, or it is an invalid entry \
-                 for --cluster.  Use 'sacctmgr list clusters' to see available clusters."
-            ));
-            return Err(say.failed());
-        }
+        let script = script_from_stdin(line, command);
+        let named = ClusterSelection::find(say.name, names, script).map_err(|failure| {
+            say::stderr(&format!("{failure}\n"));
+            say.failed()
+        })?;
+        let chosen = named.choose_least(|| expected_start(command));
+        chosen.map_err(|e| say.connect_error(prefix, &e))?;
     }
-    Ok(client)
+    Client::connect_patiently(PATIENCE).map_err(|e| unreachable(&say, prefix, &e))
+}
+
+/// When the job would start at the chosen cluster.
+fn expected_start(command: &UserCommand) -> Result<Timestamp, ConnectError> {
+    let mut question = command.clone();
+    if let UserCommand::Submit { test_only, .. } | UserCommand::SubmitHet { test_only, .. } =
+        &mut question
+    {
+        *test_only = true;
+    }
+    match Client::connect()?.command(question)? {
+        Reply::WouldStart { at, .. } => Ok(at),
+        other => Err(unexpected(&Response::Reply(Box::new(other)))),
+    }
+}
+
+/// The script, if the command has read it from its standard input.
+fn script_from_stdin<'a>(line: &SubmitLine, command: &'a UserCommand) -> Option<&'a [u8]> {
+    match command {
+        UserCommand::Submit { blobs, .. } | UserCommand::SubmitHet { blobs, .. }
+            if line.words.is_empty() && !line.chosen.has("wrap") =>
+        {
+            blobs.first().map(|(_, script)| script.as_slice())
+        }
+        _ => None,
+    }
 }
 
 fn unreachable(say: &Say, prefix: &str, error: &ConnectError) -> ExitCode {

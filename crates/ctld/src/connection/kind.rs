@@ -56,6 +56,7 @@ pub(super) fn kind(body: &RequestBody) -> &'static str {
             Query::NodeEvents(_) => "DBD_GET_EVENTS",
             Query::Transactions(_) => "DBD_GET_TXN",
             Query::Storage => "DBD_GET_STORAGE",
+            Query::KnownClusters => "DBD_GET_CLUSTERS",
             Query::Diag => "REQUEST_STATS_INFO",
             Query::ResetDiag => "REQUEST_STATS_RESET",
             Query::Reservations => "REQUEST_RESERVATION_INFO",

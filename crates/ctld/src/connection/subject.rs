@@ -105,6 +105,7 @@ fn query_subject(query: &Query) -> String {
         | Query::ReservationTimes(_)
         | Query::Transactions(_)
         | Query::Storage
+        | Query::KnownClusters
         | Query::Diag
         | Query::Reservations
         | Query::Licenses

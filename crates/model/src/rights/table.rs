@@ -247,6 +247,8 @@ requests! {
     Accounts = Query, Anyone, "sacctmgr show, sshare";
     /// Use of file systems by users (PrivateData=usage, users).
     Storage = Query, Anyone, "muster storage";
+    /// Other clusters of the database that accounting is copied to.
+    KnownClusters = Query, Anyone, "--clusters, sacctmgr show cluster";
     /// Numbers of jobs, for metrics (PrivateData=jobs).
     JobCounts = Query, Anyone, "/metrics";
     /// Changes of jobs, nodes, partitions and reservations (PrivateData=jobs, nodes, partitions, reservations).

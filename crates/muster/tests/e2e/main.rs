@@ -9,6 +9,7 @@ mod binding;
 mod cgroups;
 mod cli_filter;
 mod cluster;
+mod clusters;
 mod containers;
 mod containment;
 mod control;
