@@ -28,7 +28,7 @@ impl ClusterSelection {
     /// Finds the clusters of a list. `all` is the own one, then all others that have been seen lately.
     ///
     /// Where another is among them, a program that is linked statically ends here, and begins anew as one that can prove there
-    /// who asks: so nothing must have been done before. `stdin` is what the process has read of its standard input.
+    /// who asks: so nothing must have been done before. `stdin` has the bytes that the process has read from its standard input.
     ///
     /// # Errors
     /// The configuration cannot be read, or the own controller not be asked; a name is unknown.

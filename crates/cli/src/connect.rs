@@ -386,8 +386,8 @@ pub fn hand_over(name: &str, args: &[String]) {
     go_on_as_muster(name, args);
 }
 
-/// As [`hand_over`], for a cluster that `--clusters` names, which is another host's. `stdin` is what was read from standard input:
-/// the program finds it there again.
+/// As [`hand_over`], for a cluster that `--clusters` names, which is another host's. `stdin` has the bytes that were read from
+/// standard input: the program finds them there again.
 pub(crate) fn hand_over_with(stdin: Option<&[u8]>) {
     if !IS_STATIC.load(Ordering::Relaxed) || own_token().is_some() {
         return;

@@ -26,8 +26,8 @@ pub struct KnownCluster {
 }
 
 impl KnownCluster {
-    /// Whether its texts can be what they are meant as: a name and addresses without spaces, commas or control characters,
-    /// of a length that names have.
+    /// Whether its texts can be a name and addresses: they have no spaces, commas and control characters, and the length of
+    /// names.
     pub fn is_plausible(&self) -> bool {
         let is_word = |text: &String| {
             (1..=255).contains(&text.len())

@@ -11,6 +11,7 @@ use super::text::Texts;
 use super::usage::amount;
 use crate::store::StoreError;
 use muster_model::accounts::Transaction;
+use muster_model::known_cluster::KnownCluster;
 use muster_model::time::Timestamp;
 use muster_proto::acct::{AcctJob, AcctStep, LoggedTransaction, NodeEvent, ReservationRecord};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row};
@@ -176,8 +177,12 @@ impl CopySource {
         })
     }
 
-    pub(super) fn connection(&self) -> &Connection {
-        &self.connection
+    /// Replaces the other clusters of the copy's database that the controller knows.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn note_clusters(&mut self, clusters: &[KnownCluster]) -> Result<(), StoreError> {
+        super::known_cluster::replace(&self.connection, clusters)
     }
 
     /// Which database this is, among those that the cluster had: numbers of jobs begin anew in each.

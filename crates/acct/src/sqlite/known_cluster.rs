@@ -1,6 +1,5 @@
 //! Other clusters of the database that slurmdbd copies to. Its slurmdbd writes them; the controller reads them for `--clusters`.
 
-use super::copy::CopySource;
 use crate::store::StoreError;
 use muster_model::known_cluster::{CLUSTERS_MAX, KnownCluster};
 use muster_model::time::Timestamp;
@@ -24,36 +23,32 @@ pub(super) fn read(connection: &Connection) -> Result<Vec<KnownCluster>, StoreEr
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-impl CopySource {
-    /// Replaces the other clusters that are known.
-    ///
-    /// # Errors
-    /// What the database says.
-    pub fn note_clusters(&mut self, clusters: &[KnownCluster]) -> Result<(), StoreError> {
-        let connection = self.connection();
-        if read(connection)? == clusters {
-            return Ok(());
-        }
-        let transaction = connection.unchecked_transaction()?;
-        transaction.execute("DELETE FROM known_cluster", [])?;
-        let sql =
-            "INSERT INTO known_cluster (name, addresses, port, seen_ms) VALUES (?1, ?2, ?3, ?4)";
-        for cluster in clusters.iter().take(CLUSTERS_MAX) {
-            let addresses = cluster.addresses.join(",");
-            transaction.execute(
-                sql,
-                (&cluster.name, addresses, cluster.port, cluster.seen.0),
-            )?;
-        }
-        transaction.commit()?;
-        Ok(())
+/// Replaces all.
+pub(super) fn replace(
+    connection: &Connection,
+    clusters: &[KnownCluster],
+) -> Result<(), StoreError> {
+    if read(connection)? == clusters {
+        return Ok(());
     }
+    let transaction = connection.unchecked_transaction()?;
+    transaction.execute("DELETE FROM known_cluster", [])?;
+    let sql = "INSERT INTO known_cluster (name, addresses, port, seen_ms) VALUES (?1, ?2, ?3, ?4)";
+    for cluster in clusters.iter().take(CLUSTERS_MAX) {
+        let addresses = cluster.addresses.join(",");
+        transaction.execute(
+            sql,
+            (&cluster.name, addresses, cluster.port, cluster.seen.0),
+        )?;
+    }
+    transaction.commit()?;
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{History as _, SqliteStore};
+    use crate::{CopySource, History as _, SqliteStore};
 
     #[test]
     fn the_controller_reads_the_clusters_that_slurmdbd_has_noted() {

@@ -20,7 +20,7 @@ pub(super) struct ClusterDirectory {
 }
 
 impl ClusterDirectory {
-    /// Of a cluster, by its slurm.conf.
+    /// The entry of a cluster, by its slurm.conf; nothing is written yet.
     pub(super) fn new(config: &Config) -> ClusterDirectory {
         let addresses = match &config.slurmctld_addr {
             Some(address) => vec![address.clone()],
@@ -47,10 +47,10 @@ impl ClusterDirectory {
         (self.written, self.read) = (None, None);
     }
 
-    /// Does what is due.
+    /// Writes and reads, where that is due.
     ///
     /// # Errors
-    /// What a database says.
+    /// Those of both databases.
     pub(super) fn keep(
         &mut self,
         replica: &mut Replica,

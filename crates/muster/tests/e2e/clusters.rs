@@ -111,7 +111,7 @@ impl Clusters {
         self.daemons.push(daemon);
     }
 
-    /// What a script prints where a cluster is the own one, errors included.
+    /// Output of a script, with its errors, where a cluster is the own one.
     fn on(&self, cluster: &str, script: &str) -> String {
         let mut command = self.command(cluster, &format!("exec 2>&1; {script}"));
         let output = command.output().unwrap();

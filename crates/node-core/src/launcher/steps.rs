@@ -356,7 +356,7 @@ impl LauncherState {
                 let line = StepdCommand::PrintStepLine(text);
                 self.actions.push(Action::SendStepd(stepd, line));
             }
-            self.end_daemon(attempt, step, None);
+            end_daemon(self, attempt, step, None);
         }
     }
 
@@ -366,33 +366,13 @@ impl LauncherState {
             .get(&attempt)
             .map_or_else(Vec::new, JobEntry::live_steps)
         {
-            self.end_daemon(attempt, step, None);
+            end_daemon(self, attempt, step, None);
         }
     }
 
     /// Makes the daemon of a step end its tasks: by TERM, and after a delay by KILL.
     pub(super) fn end_step(&mut self, attempt: JobAttempt, step: StepNo) {
-        self.end_daemon(attempt, step, Some(step));
-    }
-
-    /// Makes the daemon of a step end it; without `only`, also the step that its agent gave it since.
-    fn end_daemon(&mut self, attempt: JobAttempt, step: StepNo, only: Option<StepNo>) {
-        let entry = self.jobs.get(&attempt);
-        let Some(process) = entry.and_then(|e| e.live_step(step)) else {
-            return;
-        };
-        match &process.stepd {
-            Some(stepd) => {
-                let stepd = stepd.id;
-                self.actions
-                    .push(Action::SendStepd(stepd, StepdCommand::EndStep(only)));
-            }
-            None if process.pid > 0 => {
-                let pid = process.pid;
-                self.actions.push(Action::Signal(pid, signals::SIGTERM));
-            }
-            None => {}
-        }
+        end_daemon(self, attempt, step, Some(step));
     }
 
     /// Prints a line in the standard error of a step, whichever node it is on.
@@ -506,6 +486,26 @@ impl LauncherState {
                     .push(Action::ReadResult(attempt, step, purpose));
             }
         }
+    }
+}
+
+/// Makes the daemon of a step end it; without `only`, also the step that its agent gave it since.
+fn end_daemon(state: &mut LauncherState, attempt: JobAttempt, step: StepNo, only: Option<StepNo>) {
+    let entry = state.jobs.get(&attempt);
+    let Some(process) = entry.and_then(|e| e.live_step(step)) else {
+        return;
+    };
+    match &process.stepd {
+        Some(stepd) => {
+            let command = StepdCommand::EndStep(only);
+            let action = Action::SendStepd(stepd.id, command);
+            state.actions.push(action);
+        }
+        None if process.pid > 0 => {
+            let pid = process.pid;
+            state.actions.push(Action::Signal(pid, signals::SIGTERM));
+        }
+        None => {}
     }
 }
 
