@@ -243,6 +243,8 @@ struct Layout<'a> {
     held: &'a [StepUse],
     /// Most tasks of a step on a node.
     tasks_per_node: u32,
+    /// `--ntasks-per-node`, where it can be kept.
+    asked_per_node: Option<u32>,
     spread: NodeSpread,
     pack: bool,
     /// Allowed nodes, in the order of the allocation.
@@ -280,14 +282,19 @@ impl<'a> Layout<'a> {
         required.sort_unstable();
         required.dedup();
         let is_allowed = |i: &usize| nodes.excluded.binary_search(i).is_err();
+        let allowed: Vec<usize> = (first..alloc.nodes.len()).filter(is_allowed).collect();
+        let asked_per_node = spec
+            .ntasks_per_node
+            .filter(|most| *most > 0 && can_keep(*most, alloc, &allowed, spec));
         Ok(Layout {
+            asked_per_node,
             alloc,
             spec,
             held,
             tasks_per_node: tasks_per_node.max(1),
             spread: distribution.nodes.unwrap_or(NodeSpread::Block),
             pack: distribution.pack.unwrap_or(false),
-            allowed: (first..alloc.nodes.len()).filter(is_allowed).collect(),
+            allowed,
             required,
             listed,
         })
@@ -338,7 +345,7 @@ impl<'a> Layout<'a> {
         let listed = count_of(self.required.len());
         let few = self.pack.then_some(1);
         let wanted = spec.min_nodes.or((listed > 0).then_some(listed)).or(few);
-        let per_node = spec.ntasks_per_node.filter(|n| *n > 0);
+        let per_node = spec.ntasks_per_node.filter(|most| *most > 0);
         let ntasks = spec.ntasks.unwrap_or_else(|| {
             wanted
                 .unwrap_or(limit)
@@ -386,16 +393,52 @@ impl<'a> Layout<'a> {
     fn too_small<T>(&self, ntasks: u32) -> Result<T, Refusal> {
         let cpus = self.spec.cpus_per_task.unwrap_or(1).max(1);
         let most = u64::from(self.tasks_per_node).saturating_mul(self.allowed.len() as u64);
-        let detail = match u64::from(ntasks) > most {
-            true => format!(
+        if u64::from(ntasks) > most {
+            let detail = format!(
                 "{ntasks} tasks are asked for; a node takes {} (MaxTasksPerNode)",
                 self.tasks_per_node
-            ),
-            false => {
-                format!("{ntasks} tasks of {cpus} CPUs do not fit into the nodes of the allocation")
+            );
+            return refuse(RefusalCode::NodeConfigUnavailable, detail);
+        }
+        let of_cpus = self.allowed.iter().map(|&node| {
+            let there = self.alloc.nodes[node].cpus.len() / cpus;
+            u64::from(there)
+        });
+        if self.spec.overcommit || of_cpus.sum::<u64>() >= u64::from(ntasks) {
+            if let MemoryAsk::PerNode(mib) | MemoryAsk::PerCpu(mib) = self.spec.memory
+                && self
+                    .allowed
+                    .iter()
+                    .all(|&node| self.lacks_memory(node, mib))
+            {
+                let detail = format!("{mib} MiB of memory are more than the job has on a node");
+                return refuse(RefusalCode::InvalidMemory, detail);
             }
+            if self.lacks_devices(ntasks) {
+                let detail = "the job does not have the devices that the step asks for";
+                return refuse(RefusalCode::InvalidGres, detail);
+            }
+        }
+        let detail =
+            format!("{ntasks} tasks of {cpus} CPUs do not fit into the nodes of the allocation");
+        refuse(RefusalCode::TooManyCpus, detail)
+    }
+
+    fn lacks_devices(&self, ntasks: u32) -> bool {
+        let sum = |of_node: &dyn Fn(usize) -> u64| {
+            let each = self.allowed.iter().map(|&node| of_node(node));
+            each.fold(0, u64::saturating_add)
         };
-        refuse(RefusalCode::NodeConfigUnavailable, detail)
+        let (.., of_all) = self.asked();
+        let has_all = of_all
+            .iter()
+            .all(|ask| sum(&|node| self.count_free(node, ask)) >= ask.count);
+        !has_all || sum(&|node| self.slots_by_devices(node).into()) < u64::from(ntasks)
+    }
+
+    fn lacks_memory(&self, node: usize, mib: u64) -> bool {
+        let share = &self.alloc.nodes[node];
+        share.memory_mib > 0 && mib > share.memory_mib
     }
 
     /// Chooses `count` nodes with room for all tasks: the required ones and the first others, or if these have too
@@ -430,9 +473,8 @@ impl<'a> Layout<'a> {
         } else {
             free / cpus_per_task
         };
-        let per_node = self.spec.ntasks_per_node.filter(|n| *n > 0);
         slots = slots
-            .min(per_node.unwrap_or(u32::MAX))
+            .min(self.asked_per_node.unwrap_or(u32::MAX))
             .min(self.tasks_per_node);
         if share.memory_mib > 0 {
             let left = share.memory_mib.saturating_sub(self.taken_memory(held));
@@ -695,6 +737,21 @@ impl TaskRoom {
             roomiest,
         }
     }
+}
+
+/// Whether all tasks have room if no node takes more of them. Where not, Slurm starts them all the same, and so does this.
+fn can_keep(most: u32, alloc: &Allocation, allowed: &[usize], spec: &StepSpec) -> bool {
+    let cpus_per_task = spec.cpus_per_task.unwrap_or(1).max(1);
+    let room = allowed.iter().map(|&node| {
+        let there = match spec.overcommit {
+            true => u32::MAX,
+            false => alloc.nodes[node].cpus.len() / cpus_per_task,
+        };
+        u64::from(there.min(most))
+    });
+    let by_nodes = spec.min_nodes.map(|nodes| nodes.saturating_mul(most));
+    let ntasks = spec.ntasks.or(by_nodes);
+    ntasks.is_none_or(|ntasks| room.sum::<u64>() >= u64::from(ntasks))
 }
 
 fn is_a(have: &GresShare, ask: &GresAsk) -> bool {

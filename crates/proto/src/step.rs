@@ -200,6 +200,10 @@ pub struct StepSpec {
     #[n(48)]
     #[cbor(default)]
     pub program_file: Option<String>,
+    /// `--gres=none`: it has none of the job's devices.
+    #[n(49)]
+    #[cbor(default)]
+    pub no_devices: bool,
 }
 
 /// Whether a program is one of MPI's.
@@ -219,10 +223,10 @@ pub enum ProgramKind {
 }
 
 impl StepSpec {
-    /// Whether it asks for devices; a step that does not has all of the job's.
+    /// Whether it says which devices it has; a step that does not has all of the job's.
     pub fn wants_devices(&self) -> bool {
         let counted = |d: &DeviceAsk| !d.per_job.is_empty() || !d.per_task.is_empty();
-        !self.gres.is_empty() || self.devices.as_deref().is_some_and(counted)
+        self.no_devices || !self.gres.is_empty() || self.devices.as_deref().is_some_and(counted)
     }
 }
 

@@ -108,13 +108,30 @@ pub fn would_start(
     if !play.forecast.starts.contains_key(&id) {
         play.estimate_rest();
     }
-    match play.forecast.starts.remove(&id) {
-        Some(start) => Ok((id, start)),
-        None => {
-            let state = play.engine.state();
-            Err(never(state, id, play.now, &View::of(state, identity)))
-        }
+    if let Some(start) = play.forecast.starts.remove(&id) {
+        return Ok((id, start));
     }
+    let ended = play.engine.state();
+    match within_time_limit(ended, id, spec) {
+        // As Slurm answers: the job is accepted, and this limit may change before it could start.
+        Some(spec) => would_start(state, identity, &spec, now),
+        None => Err(never(ended, id, play.now, &View::of(ended, identity))),
+    }
+}
+
+/// The request of a job that waits for nothing but a higher MaxTime of its partitions, with the highest that they have.
+fn within_time_limit(state: &State, id: JobId, spec: &JobSpec) -> Option<JobSpec> {
+    let job = state.jobs.get(&id)?;
+    if job.reason != Reason::PartitionTimeLimit {
+        return None;
+    }
+    let partitions = state.config.as_ref()?.partitions.iter();
+    let of_job = partitions.filter(|partition| job.spec.partitions.contains(&partition.name));
+    let most = of_job.map(|partition| partition.max_time).max()?;
+    (most < job.time_limit).then(|| JobSpec {
+        time_limit: Some(most),
+        ..spec.clone()
+    })
 }
 
 /// When and where all components of a heterogeneous job would start if they were the first in line: `--test-only`.

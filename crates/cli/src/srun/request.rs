@@ -9,7 +9,7 @@ use crate::submit::holder::Holder;
 use crate::submit::line::{self, SubmitLine};
 use muster_conf::endpoint::Endpoint;
 use muster_conf::options::job::{self, BuildError};
-use muster_conf::options::values::number;
+use muster_conf::options::values::{self, number};
 use muster_conf::options::{ChosenOptions, OptionError, Source};
 use muster_model::distribution::Distribution;
 use muster_model::environment::Environment;
@@ -31,13 +31,17 @@ pub(super) fn forget_other_counts(chosen: &mut ChosenOptions) {
     if from(chosen, "ntasks") == line && from(chosen, "ntasks-per-node") == env {
         chosen.remove("ntasks-per-node");
     }
-    if from(chosen, "ntasks-per-node") == line && from(chosen, "ntasks") == env {
+    // With the number of nodes alone, the job's number of tasks counts, and the other is left out with a warning if it does not fit.
+    if from(chosen, "ntasks-per-node") == line
+        && from(chosen, "nodes") == line
+        && from(chosen, "ntasks") == env
+    {
         chosen.remove("ntasks");
     }
-    // A list of fewer nodes than there are says which must be among those of the step, unless its tasks are counted.
+    // A list of fewer nodes than there are says which must be among those of the step.
     if from(chosen, "nodelist") == line
         && from(chosen, "nodes") == env
-        && (from(chosen, "ntasks") == line || !lists_fewer_nodes(chosen))
+        && !lists_fewer_nodes(chosen)
     {
         chosen.remove("nodes");
     }
@@ -243,6 +247,8 @@ pub(super) fn step(line: &SubmitLine, args: &[String]) -> Result<(StepSpec, Stre
         spec.tree_width = Some(number("treewidth", text, 1)?);
     }
     copy_ask(&mut spec, &ask);
+    let is_none = |text: &str| values::gres(text).is_some_and(|asked| asked.is_empty());
+    spec.no_devices = chosen.value("gres").is_some_and(is_none);
     if chosen.has("multi-prog") {
         spec.multi_prog = multi_prog::read(&line.words[0], spec.ntasks.unwrap_or(1))?;
     }
@@ -617,11 +623,13 @@ mod tests {
             (s.ntasks, s.min_nodes, s.max_nodes, s.exact),
             (Some(1), Some(1), Some(1), true)
         );
-        let s = asked(&[("ntasks-per-node", Some("1"))], &env);
-        assert_eq!(
-            (s.ntasks, s.min_nodes, s.ntasks_per_node),
-            (None, Some(2), Some(1))
-        );
+        let per_node = ("ntasks-per-node", Some("1"));
+        let s = asked(&[per_node], &env);
+        let counts = (s.ntasks, s.min_nodes, s.ntasks_per_node);
+        assert_eq!(counts, (Some(4), Some(2), None));
+        let s = asked(&[per_node, ("nodes", Some("2"))], &env);
+        let counts = (s.ntasks, s.min_nodes, s.ntasks_per_node);
+        assert_eq!(counts, (None, Some(2), Some(1)));
         let s = asked(&[("nodelist", Some("n1"))], &env);
         let counts = (s.ntasks, s.min_nodes, s.nodelist.as_deref());
         assert_eq!(counts, (Some(4), Some(2), Some("n1")), "and another");
@@ -629,6 +637,8 @@ mod tests {
         assert_eq!((s.ntasks, s.min_nodes), (Some(4), Some(2)));
         let s = asked(&[("nodelist", Some("n1")), ("ntasks", Some("1"))], &env);
         assert_eq!((s.min_nodes, s.nodelist.as_deref()), (Some(1), Some("n1")));
+        let s = asked(&[("nodelist", Some("n1")), ("ntasks", Some("2"))], &env);
+        assert_eq!(s.min_nodes, Some(2), "another beside it");
     }
 
     #[test]

@@ -303,11 +303,13 @@ fn new_limit(
         }
     };
     // The order of the variants is the order of the limits: `Unlimited` is the most.
-    if wanted > job.time_limit && !access::may(draft.state, identity, AccessRequest::RaiseTimeLimit)
+    if wanted > job.time_limit
+        && !waits(job)
+        && !access::may(draft.state, identity, AccessRequest::RaiseTimeLimit)
     {
         return Err(Refusal::new(
             RefusalCode::AccessDenied,
-            "only an operator raises a time limit",
+            "only an operator raises the time limit of a job that has started",
         ));
     }
     Ok(Some(wanted))

@@ -377,6 +377,32 @@ fn the_warning_signal_comes_once_and_in_time() {
 }
 
 #[test]
+fn a_held_job_is_not_too_late_before_its_deadline() {
+    let mut world = World::new();
+    let held = world.submit(JobSpec {
+        deadline: Some(world.now.plus_s(300)),
+        hold: true,
+        ..limited(6)
+    });
+    world.tick();
+    assert_eq!(world.state_of(held).0, JobState::Pending);
+    let release = UserCommand::Release {
+        target: target(held),
+    };
+    world.must(1000, release);
+    world.tick();
+    assert_eq!(world.state_of(held), (JobState::Deadline, Reason::DeadLine));
+    let forgotten = world.submit(JobSpec {
+        deadline: Some(world.now.plus_s(300)),
+        hold: true,
+        ..limited(6)
+    });
+    world.pass(300);
+    world.tick();
+    assert_eq!(world.state_of(forgotten).0, JobState::Deadline);
+}
+
+#[test]
 fn deadlines_end_what_cannot_make_it() {
     let mut world = World::new();
     let deadline = Some(world.now.plus_s(300));

@@ -6,7 +6,7 @@ mod requests;
 
 use self::requests::{
     add_account, add_user, commands, coordinators, edit, limit, modify_account, modify_user, parts,
-    shares,
+    shares, update,
 };
 use crate::world::{World, config, spec, target, user};
 use muster_core::decide::decide;
@@ -139,7 +139,7 @@ fn parts_with_a_right_of_their_own() {
     root_only.root_only = true;
     config.partitions.push(root_only);
     config.crontabs.enabled = true;
-    let (mut w, waits, _) = world_with(config);
+    let (mut w, waits, runs) = world_with(config);
     let of_owner = || JobSpec {
         account: Some("optics".into()),
         ..spec("x")
@@ -151,7 +151,7 @@ fn parts_with_a_right_of_their_own() {
     };
     w.must(OPERATOR, hold);
     let mut seen = BTreeSet::new();
-    for (request, command) in parts(waits, held) {
+    for (request, command) in parts(waits, held, runs) {
         for (uid, may) in CALLERS.into_iter().zip(allowed(request.least())) {
             // The job is its owner's already, whoever says so.
             if request == AccessRequest::SubmitForOther && uid == OWNER {
@@ -167,6 +167,25 @@ fn parts_with_a_right_of_their_own() {
     let is_of_archives = |r: &AccessRequest| *r == AccessRequest::ArchiveToOther;
     let wanted = all.filter(|r| r.group() == Group::Part && !is_of_archives(r));
     assert_eq!(seen, wanted.collect(), "each row is tried");
+}
+
+/// scontrol(1) has the administrator raise limits; Slurm lets owners as well until the job starts.
+#[test]
+fn owners_raise_the_time_limit_of_a_job_that_waits() {
+    let (mut w, waits, runs) = world();
+    let to = |job, minutes| {
+        update(
+            job,
+            JobUpdate {
+                time_limit: Some(TimeLimit::Minutes(minutes)),
+                ..JobUpdate::default()
+            },
+        )
+    };
+    w.must(OWNER, to(waits, 20));
+    assert_eq!(w.job(waits).time_limit, TimeLimit::Minutes(20));
+    assert_eq!(w.refused(OWNER, to(runs, 20)), RefusalCode::AccessDenied);
+    w.must(OWNER, to(runs, 5));
 }
 
 /// A coordinator or operator could otherwise have another user's output written where he reads it.

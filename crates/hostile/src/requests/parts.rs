@@ -22,6 +22,8 @@ pub(crate) struct Other<'o> {
     pub(crate) waits: JobId,
     /// A job of that user's, held by an administrator.
     pub(crate) held: JobId,
+    /// A job of that user's that runs.
+    pub(crate) runs: JobId,
     /// Where jobs of submissions run.
     pub(crate) work_dir: &'o str,
 }
@@ -155,7 +157,11 @@ pub(crate) fn parts(other: &Other<'_>) -> Vec<NestedRequest> {
     let updates = updates(other.waits).into_iter();
     let submissions = submissions(other).into_iter();
     updates
-        .map(|(row, change)| (row, update(other.waits, change)))
+        .map(|(row, change)| match row {
+            // While it waits, its owner may raise it.
+            Row::RaiseTimeLimit => (row, update(other.runs, change)),
+            _ => (row, update(other.waits, change)),
+        })
         .chain(submissions.map(|(row, spec)| (row, submit(spec, "#!/bin/sh\n"))))
         .chain(rest)
         .map(part)

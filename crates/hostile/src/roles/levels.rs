@@ -3,7 +3,7 @@
 
 use super::site::{FOREIGN, Site, clear_all, jobs_in, name_of, victim};
 use super::{NOT_BY_ROOT, STATE, UNDO, denied};
-use crate::jobs::{clear, submitted};
+use crate::jobs::{clear, submitted, until};
 use crate::mutate;
 use crate::outcome::Outcome;
 use crate::peer;
@@ -140,7 +140,7 @@ fn parts_by_role(target: &Target, user: User, role: Role, outcome: &mut Outcome)
     }
 }
 
-/// All parts about two jobs of the victim's in an account, one of them held by root.
+/// All parts about three jobs of the victim's in an account: one runs, and one is held by root.
 pub(super) fn parts_about(
     target: &Target,
     user: User,
@@ -148,20 +148,22 @@ pub(super) fn parts_about(
     outcome: &mut Outcome,
 ) -> Option<Vec<NestedRequest>> {
     let spec = || JobSpec {
-        hold: true,
         account: Some(account.to_owned()),
         ..crate::jobs::small_job(target, VICTIM)
     };
-    let mut submitted = || {
-        let script = "#!/bin/sh\n";
-        crate::jobs::must_submit(target, VICTIM, spec(), script, outcome)
+    let mut submitted = |hold: bool| {
+        let spec = JobSpec { hold, ..spec() };
+        let script = "#!/bin/sh\nexec sleep 600\n";
+        crate::jobs::must_submit(target, VICTIM, spec, script, outcome)
     };
-    let (waits, held) = (submitted()?, submitted()?);
+    let (waits, held, runs) = (submitted(true)?, submitted(true)?, submitted(false)?);
+    until(|| crate::jobs::state(target, runs) == Some(JobState::Running));
     target.run(ROOT, &format!("scontrol hold {held}"));
     Some(parts(&Other {
         owner: victim(),
         waits,
         held,
+        runs,
         work_dir: &target.dir_of(user).display().to_string(),
     }))
 }

@@ -124,6 +124,7 @@ fn questions(target: &Target, user: User, job: JobId) -> Vec<(&'static str, Requ
         owner: victim(),
         waits: job,
         held: job,
+        runs: job,
         work_dir: &target.dir_of(user).display().to_string(),
     };
     let is_question = |body: &RequestBody| !matches!(body, RequestBody::Command(_));

@@ -1,6 +1,6 @@
 //! When something of a job is due, as far as its own record says.
 
-use super::Job;
+use super::{Hold, Job};
 use crate::time::Timestamp;
 
 impl Job {
@@ -22,9 +22,13 @@ impl Job {
         ))
     }
 
-    /// The first time at which a start would be too late for the deadline.
+    /// The first time at which a start would be too late for the deadline. A job that is held may get another limit before its
+    /// release: for it, that is the deadline itself, as for Slurm.
     pub fn too_late_at(&self) -> Option<Timestamp> {
         let deadline = self.spec.deadline?;
+        if self.hold != Hold::None {
+            return Some(deadline);
+        }
         let need_s = self
             .spec
             .time_min

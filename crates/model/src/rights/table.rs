@@ -144,8 +144,8 @@ requests! {
     RaisePriority = Part, Operator, "Priority= above the present one";
     /// Lowers the nice value of a job.
     LowerNice = Part, Operator, "Nice= below the present one";
-    /// Raises the time limit of a job.
-    RaiseTimeLimit = Part, Operator, "TimeLimit= above the present one";
+    /// Raises the time limit of a job that has started.
+    RaiseTimeLimit = Part, Operator, "TimeLimit= above the present one of a job that has started";
     /// Changes where another user's job runs, and its input and output files, with the rights of that user.
     UpdatePaths = Part, OwnerAlone, "StdIn=, StdOut=, StdErr=, WorkDir=";
     /// Holds a job so that its owner cannot release it; releases such a job.

@@ -73,7 +73,7 @@ fn distributions() {
     assert_eq!(idle(&a, &spec(4)), "n1:0,1/4 n2:2,3/4");
     assert_eq!(idle(&a, &StepSpec::default()), "n1:0/4 n2:1/4");
     assert_eq!(idle(&a, &spec(1)), "n1:0/4");
-    assert_eq!(idle(&a, &spec(9)), "NodeConfigUnavailable");
+    assert_eq!(idle(&a, &spec(9)), "TooManyCpus");
     let with = |distribution: &str, ntasks| StepSpec {
         distribution: Some(distribution.to_owned()),
         ..spec(ntasks)
@@ -163,6 +163,26 @@ fn tasks_go_where_slurm_puts_them() {
         wrong.len(),
         wrong.join("\n")
     );
+}
+
+/// The allocation of `-N2 -n4 --ntasks-per-node=2` may have three CPUs on one node and one on the other.
+#[test]
+fn a_limit_of_tasks_per_node_yields_to_their_number() {
+    let uneven = alloc(&[3, 1]);
+    let at_most = |ntasks_per_node, ntasks| StepSpec {
+        ntasks_per_node: Some(ntasks_per_node),
+        ..spec(ntasks)
+    };
+    assert_eq!(idle(&uneven, &at_most(2, 4)), "n1:0,1,2/3 n2:3/1");
+    let by_nodes = StepSpec {
+        ntasks: None,
+        min_nodes: Some(2),
+        ..at_most(2, 0)
+    };
+    assert_eq!(idle(&uneven, &by_nodes), "n1:0,1,2/3 n2:3/1");
+    let even = alloc(&[4, 4]);
+    assert_eq!(idle(&even, &at_most(2, 4)), "n1:0,1/4 n2:2,3/4");
+    assert_eq!(idle(&uneven, &at_most(2, 5)), "TooManyCpus");
 }
 
 #[test]
@@ -270,9 +290,14 @@ fn devices_of_steps() {
     };
     assert_eq!(shown(&with(of_task(1), 4), &held), "n1:2/0,1 n2:2/0,1");
     assert_eq!(shown(&with(of_task(2), 3), &held), "n1:2/0,1,2,3 n2:1/0,1");
-    assert_eq!(shown(&with(of_task(3), 2), &held), "NodeConfigUnavailable");
+    assert_eq!(shown(&with(of_task(3), 2), &held), "InvalidGres");
     assert_eq!(shown(&with(of_step(5), 4), &held), "n1:2/0,1,2 n2:2/0,1");
-    assert_eq!(shown(&with(of_step(7), 4), &held), "NodeConfigUnavailable");
+    assert_eq!(shown(&with(of_step(7), 4), &held), "InvalidGres");
+    let without = StepSpec {
+        no_devices: true,
+        ..spec(2)
+    };
+    assert_eq!(shown(&without, &held), "n1:1/ n2:1/", "--gres=none");
     // A step that does not ask has them all, and keeps them from nobody.
     assert_eq!(shown(&spec(2), &held), "n1:1/0,1,2,3 n2:1/0,1");
     held[0].gres = vec![GresShare {
@@ -340,6 +365,10 @@ fn numbers_without_measure_are_refused() {
         cpus_per_task: Some(cpus),
         ..spec(1)
     };
+    let refused = |cpus| match cpus {
+        0..=4 => "InvalidMemory",
+        _ => "TooManyCpus",
+    };
     // Their product is 0, or small, in 64 bits.
     for (mib, cpus) in [
         (1 << 63, 2),
@@ -347,12 +376,12 @@ fn numbers_without_measure_are_refused() {
         (u64::MAX, 3),
         (1 << 63, u32::MAX),
     ] {
-        assert_eq!(idle(&a, &memory(mib, cpus)), "NodeConfigUnavailable");
+        assert_eq!(idle(&a, &memory(mib, cpus)), refused(cpus));
         let overcommit = StepSpec {
             overcommit: true,
             ..memory(mib, cpus)
         };
-        assert_eq!(idle(&a, &overcommit), "NodeConfigUnavailable");
+        assert_eq!(idle(&a, &overcommit), "InvalidMemory");
     }
     let many = |ntasks| StepSpec {
         overcommit: true,
@@ -403,7 +432,7 @@ fn the_least_number_of_nodes_is_found() {
         idle(&a, &range(12, 1)),
         "n3:0,1,2,3,4,5,6,7/8 n5:8,9,10,11/4"
     );
-    assert_eq!(idle(&a, &range(16, 1)), "NodeConfigUnavailable");
+    assert_eq!(idle(&a, &range(16, 1)), "TooManyCpus");
     // A required node without room is not used where fewer nodes do.
     let held = vec![
         StepUse::default(),

@@ -358,6 +358,25 @@ fn licenses_and_limits_are_named() {
     assert_eq!(sooner(&world, long), [("--time=50".into(), 0)]);
 }
 
+/// A job beyond the time limit of its partition is accepted, and waits until the limit changes.
+#[test]
+fn a_time_limit_of_the_partition_is_passed_over_as_by_slurm() {
+    let mut config = cluster(nodes(4, 1));
+    config.partitions[0].max_time = TimeLimit::Minutes(50);
+    let world = World::new(config);
+    let identity = Identity {
+        uid: 1000,
+        user: "ann".into(),
+        ..Identity::default()
+    };
+    let spec = JobSpec {
+        kind: JobKind::Allocation,
+        ..of("ann", job(1, 60))
+    };
+    let (_, start) = would_start(&world.state, &identity, &spec, world.now).unwrap();
+    assert_eq!(start.at, world.now);
+}
+
 /// `--test-only` of what cannot start says why.
 #[test]
 fn what_can_never_start_is_told_why_before_it_is_submitted() {
@@ -376,9 +395,6 @@ fn what_can_never_start_is_told_why_before_it_is_submitted() {
         let refusal = told.expect_err("it cannot start");
         (refusal.code, refusal.to_string())
     };
-    let (code, text) = refused(of("ann", job(1, 60)));
-    assert_eq!(code, RefusalCode::InvalidTimeLimit);
-    assert!(text.contains("takes jobs of at most 50 minutes"), "{text}");
     let (code, text) = refused(of("ann", wide(3, 3, 10)));
     assert_eq!(code, RefusalCode::InvalidNodeCount);
     assert!(text.contains("takes jobs of at most 2 nodes"), "{text}");

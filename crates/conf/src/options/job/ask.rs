@@ -129,12 +129,9 @@ fn node_count(
         && tasks < ask.min_nodes
     {
         let asked = ask.min_nodes;
-        // A count that an allocation left in the environment is no request of the user's.
-        if chosen.source("nodes") == Some(Source::CommandLine) {
-            warnings.push(format!(
-                "can't run {tasks} processes on {asked} nodes, setting nnodes to {tasks}"
-            ));
-        }
+        warnings.push(format!(
+            "can't run {tasks} processes on {asked} nodes, setting nnodes to {tasks}"
+        ));
         ask.min_nodes = tasks;
         ask.max_nodes = ask.max_nodes.map(|max| max.min(tasks));
     }

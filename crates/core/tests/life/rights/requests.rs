@@ -372,7 +372,7 @@ pub(super) fn edits() -> Vec<(AccessRequest, UserCommand)> {
 }
 
 /// A request with each part that has a right of its own. Parts of submissions are of the caller's own job.
-pub(super) fn parts(waits: JobId, held: JobId) -> Vec<(AccessRequest, UserCommand)> {
+pub(super) fn parts(waits: JobId, held: JobId, runs: JobId) -> Vec<(AccessRequest, UserCommand)> {
     let with = |change: JobUpdate| update(waits, change);
     let shown = vec![("admin-comment".to_owned(), "x".to_owned())];
     let other = Owner {
@@ -454,10 +454,13 @@ pub(super) fn parts(waits: JobId, held: JobId) -> Vec<(AccessRequest, UserComman
         ),
         (
             AccessRequest::RaiseTimeLimit,
-            with(JobUpdate {
-                time_limit: Some(TimeLimit::Minutes(11)),
-                ..JobUpdate::default()
-            }),
+            update(
+                runs,
+                JobUpdate {
+                    time_limit: Some(TimeLimit::Minutes(11)),
+                    ..JobUpdate::default()
+                },
+            ),
         ),
         (
             AccessRequest::UpdatePaths,
