@@ -333,7 +333,8 @@ pub(super) fn fill_allocation(spec: &mut StepSpec, holder: &Holder, ask: &Resour
         spec.nodelist = None;
     }
     spec.exclude = None;
-    spec.exact = false;
+    // Of whole nodes, counted tasks have the CPUs that they ask for, as in Slurm.
+    spec.exact = ask.sharing == Sharing::Exclusive && ask.ntasks.is_some();
     spec.immediate = false;
     spec.time_limit = None;
 }

@@ -3,7 +3,7 @@
 
 use super::site::{FOREIGN, Site, clear_all, jobs_in, name_of, victim};
 use super::{NOT_BY_ROOT, STATE, UNDO, denied};
-use crate::jobs::{clear, submitted, until};
+use crate::jobs::{clear, submitted};
 use crate::mutate;
 use crate::outcome::Outcome;
 use crate::peer;
@@ -12,7 +12,8 @@ use crate::requests::accounts::{add_users, delete_users, edit, modify_users, ren
 use crate::requests::parts::{NestedRequest, Other, parts};
 use crate::requests::{self, Ids, Sample, job, submit};
 use crate::sys::{ADMINISTRATOR, COORDINATOR, OPERATOR, ROOT, User, VICTIM};
-use crate::target::Target;
+use crate::target::{Target, until};
+use muster_model::job::JobState;
 use muster_model::rights::{AccessRequest as Row, Group, Role, suffices};
 use muster_model::spec::JobSpec;
 use muster_proto::client::RequestBody;

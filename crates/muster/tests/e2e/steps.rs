@@ -246,3 +246,56 @@ fn a_step_that_has_the_streams_of_srun_outlives_the_agent() {
     c.until_prints("squeue -h", "");
     c.until_prints("sacct -n -P -j 1.0 -o State,ExitCode", "FAILED|5:0");
 }
+
+/// Compared with Slurm 22.05. Steps were refused or had too many tasks' worth of the job.
+#[test]
+fn steps_have_the_part_of_the_job_that_slurm_gives_them() {
+    let c = Cluster::from_conf(
+        "ClusterName=parts\nSlurmctldHost=localhost\nGresTypes=gpu\nDefMemPerCPU=50\n\
+         NodeName=n[1-3] CPUs=4 Gres=gpu:2 RealMemory=1000\nPartitionName=p Nodes=ALL Default=YES\n",
+    );
+    let nodes = |output: &str| {
+        let mut nodes: Vec<&str> = output.split_whitespace().collect();
+        nodes.sort_unstable();
+        nodes.join(" ")
+    };
+    let node = "printenv SLURMD_NODENAME";
+    // The job has three CPUs on one node and one on the other.
+    for options in [
+        "--ntasks-per-node=2",
+        "-N2 --ntasks-per-node=2",
+        "-n4 --ntasks-per-node=3",
+    ] {
+        let out = c.ok(&format!("salloc -Q -N2 -n4 srun -Q {options} {node}"));
+        assert_eq!(nodes(&out), "n1 n1 n1 n2", "{options}");
+    }
+    let named = |options| {
+        let out = c.ok(&format!("salloc -Q -N3 -w n[1-3] srun -Q {options} {node}"));
+        nodes(&out)
+    };
+    assert_eq!(named("-n3 -w n3"), "n1 n2 n3");
+    assert_eq!(named("-n2 -w n3"), "n1 n3");
+    assert_eq!(named("-n1 -w n3"), "n3");
+    let lacks = |options: &str| c.run(&format!("salloc -Q -n1 srun {options} true")).err;
+    let all = [
+        ("-n9", "More processors requested than permitted"),
+        ("--mem=9G", "Memory required by task is not available"),
+        (
+            "--gres=gpu:3",
+            "Invalid generic resource (gres) specification",
+        ),
+    ];
+    for (options, why) in all {
+        let said = lacks(options);
+        assert!(said.contains(why), "{options}: {said}");
+    }
+    let devices =
+        c.ok("salloc -Q --gres=gpu:1 srun --gres=none sh -c 'echo \"<$CUDA_VISIBLE_DEVICES>\"'");
+    assert_eq!(devices, "<>");
+    let shown = "sh -c 'scontrol show step $SLURM_JOB_ID.0 | grep -o \"cpu=.*\"'";
+    assert_eq!(c.ok(&format!("srun -n1 {shown}")), "cpu=1,mem=50M,node=1");
+    let whole = c.ok(&format!("srun --exclusive -n1 {shown}"));
+    assert!(whole.starts_with("cpu=1,"), "{whole}");
+    let whole = c.ok(&format!("srun --exclusive {shown}"));
+    assert!(whole.starts_with("cpu=4,"), "{whole}");
+}

@@ -6,6 +6,7 @@ use crate::listing::job_fields::{expression, star};
 use crate::listing::step_fields::StepRow;
 use crate::listing::text::{self, put};
 use muster_model::account_limits::TresAmount;
+use muster_model::hostlist;
 use muster_model::job::{GresShare, NodeShare, Reason};
 use muster_model::mail::MailOptions;
 use muster_model::preemption::PreemptType;
@@ -500,6 +501,22 @@ fn flags(out: &mut String, row: &JobRow<'_>, style: RecordStyle) {
     }
 }
 
+/// Memory of a step: that of the job on its nodes, where it asked for none of its own.
+fn step_memory_mib(row: &StepRow<'_>) -> u64 {
+    let step = row.step;
+    let Some(alloc) = row.job.job.alloc.as_deref() else {
+        return step.memory_mib;
+    };
+    if step.memory_mib > 0 {
+        return step.memory_mib;
+    }
+    let names = |list: &str| hostlist::parse(list).unwrap_or_default();
+    let own = names(&step.hostlist);
+    let shares = names(&alloc.hostlist).into_iter().zip(&alloc.nodes);
+    let of_step = shares.filter(|(name, _)| own.contains(name));
+    of_step.map(|(_, share)| share.memory_mib).sum()
+}
+
 /// Appends a step.
 pub(crate) fn write_step(out: &mut String, row: &StepRow<'_>, ctx: &Ctx, style: RecordStyle) {
     let step = row.step;
@@ -531,7 +548,7 @@ pub(crate) fn write_step(out: &mut String, row: &StepRow<'_>, ctx: &Ctx, style: 
         put!(out, ",{name}={amount}");
     }
     out.push_str(",mem=");
-    text::memory(out, step.memory_mib, false);
+    text::memory(out, step_memory_mib(row), false);
     put!(out, ",node={}", step.nodes);
     style.newline(out);
     out.push_str("ResvPorts=(null)");
