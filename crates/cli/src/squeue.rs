@@ -39,7 +39,7 @@ static OPTIONS: &[Opt] = &[
     opt("account", "LIST", "jobs of these accounts").short('A'),
     flag("all", "jobs in hidden partitions too").short('a'),
     flag("array", "a line for each task of an array").short('r'),
-    flag("array-unique", "a line for each array").refused("arrays are one line unless -r is given"),
+    flag("array-unique", "a line for each array").stored("arrays are one line unless -r is given"),
     opt(
         "clusters",
         "LIST",
