@@ -420,6 +420,9 @@ pub struct PartitionConfig {
     #[n(38)]
     #[cbor(default)]
     pub takes_features: Vec<String>,
+    /// `Alternate`: the partition that takes new jobs while this one takes none.
+    #[n(39)]
+    pub alternate: Option<String>,
 }
 
 impl PartitionConfig {
@@ -471,6 +474,7 @@ impl PartitionConfig {
             cpu_bind: None,
             takes_all: false,
             takes_features: Vec::new(),
+            alternate: None,
         }
     }
 }
@@ -528,6 +532,14 @@ pub enum PartitionState {
 }
 
 impl PartitionState {
+    /// Whether jobs may be submitted to it.
+    pub fn takes_jobs(self) -> bool {
+        match self {
+            PartitionState::Up | PartitionState::Down => true,
+            PartitionState::Drain | PartitionState::Inactive => false,
+        }
+    }
+
     /// The state as slurm.conf and scontrol write it.
     pub fn name(self) -> &'static str {
         match self {
