@@ -51,6 +51,7 @@ impl Config {
             node_timeout_s: clamp(self.timeouts.slurmd_s),
             return_to_service: self.return_to_service.into(),
             job_requeue: self.job_requeue,
+            requeue_wait_s: self.authentication().cred_expire_s.unwrap_or(0),
             default_memory: memory(self.limits.def_mem),
             max_memory: memory(self.limits.max_mem),
             enforce_part_limits: self.enforce_part_limits,

@@ -190,6 +190,10 @@ pub struct ClusterConfig {
     #[n(43)]
     #[cbor(default)]
     pub sample_s: u32,
+    /// `cred_expire` of `AuthInfo`, seconds: a job that was put back into the queue waits for this time; 0 is not at all.
+    #[n(44)]
+    #[cbor(default)]
+    pub requeue_wait_s: u32,
 }
 
 impl Default for ClusterConfig {
@@ -240,6 +244,7 @@ impl Default for ClusterConfig {
             user_triggers: false,
             mcs: None,
             sample_s: 0,
+            requeue_wait_s: 0,
         }
     }
 }
