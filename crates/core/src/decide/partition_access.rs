@@ -2,7 +2,7 @@
 
 use crate::policy::access;
 use crate::state::State;
-use muster_model::accounts::Qos;
+use muster_model::accounts::{PartitionExemptions, Qos};
 use muster_model::command::Identity;
 use muster_model::config::{ClusterConfig, EnforcePartLimits, PartitionConfig};
 use muster_model::job::Reason;
@@ -13,13 +13,15 @@ use muster_model::spec::{JobSpec, MemoryAsk, Owner, ResourceAsk};
 use muster_model::time::TimeLimit;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Why a job of that size and limit waits in a partition until its limits are changed; `None` if it is within them.
+/// Why a job of that size and limit waits in a partition until its limits are changed; `None` if it is within those that
+/// hold for it.
 pub fn limit_reason(
     partition: &PartitionConfig,
     ask: &ResourceAsk,
     time_limit: TimeLimit,
+    exempt: PartitionExemptions,
 ) -> Option<Reason> {
-    let too_long = match (time_limit, partition.max_time) {
+    let too_long = match (time_limit, exempt.max_time_in(partition)) {
         (_, TimeLimit::Unlimited) => false,
         (TimeLimit::Unlimited, TimeLimit::Minutes(_)) => true,
         (TimeLimit::Minutes(asked), TimeLimit::Minutes(most)) => asked > most,
@@ -27,8 +29,12 @@ pub fn limit_reason(
     if too_long {
         return Some(Reason::PartitionTimeLimit);
     }
-    let too_many = partition.max_nodes.is_some_and(|most| ask.min_nodes > most);
-    let too_few = ask.max_nodes.is_some_and(|most| most < partition.min_nodes);
+    let (fewest, most) = (
+        exempt.min_nodes_in(partition),
+        exempt.max_nodes_in(partition),
+    );
+    let too_many = most.is_some_and(|most| ask.min_nodes > most);
+    let too_few = ask.max_nodes.is_some_and(|most| most < fewest);
     if too_many || too_few {
         return Some(Reason::PartitionNodeLimit);
     }
@@ -163,7 +169,8 @@ pub(super) fn choose<'a>(
         .iter()
         .map(|p| {
             let bar = access_denial(state, spec, p).map(|bar| bar.reason());
-            bar.or_else(|| limit_reason(p, &spec.ask, time_limit(p)))
+            let exempt = state.exemptions(spec, &p.name);
+            bar.or_else(|| limit_reason(p, &spec.ask, time_limit(p), exempt))
         })
         .collect();
     let outside = match enforce {
