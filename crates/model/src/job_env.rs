@@ -319,9 +319,12 @@ fn asked(view: &JobView, env: &mut Env) {
     }
     if let Some((_, text)) = spec.shown.iter().find(|(name, _)| name == "mem-bind") {
         for (name, value) in MemBind::parse(text).unwrap_or_default().variables() {
+            let value = match name {
+                "SLURM_MEM_BIND" => text.clone(),
+                _ => value,
+            };
             env.set(name, value);
         }
-        env.set("SLURM_MEM_BIND", text);
     }
     if !spec.dependency.terms.is_empty() {
         env.set("SLURM_JOB_DEPENDENCY", spec.dependency.to_string());
