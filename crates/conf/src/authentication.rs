@@ -25,6 +25,8 @@ pub struct Authentication {
     pub socket: Option<PathBuf>,
     /// `ttl=`: how long a credential is good for, seconds; the method's own time if absent.
     pub ttl_s: Option<u32>,
+    /// `cred_expire=`: how long a requeued job waits before it starts again, seconds.
+    pub cred_expire_s: Option<u32>,
     /// Where slurm.key or slurm.jwks is: the directory of slurm.conf.
     pub key_dir: PathBuf,
 }
@@ -54,6 +56,9 @@ impl Authentication {
                 }
                 Some((key, value)) if key.eq_ignore_ascii_case("ttl") => {
                     found.ttl_s = value.parse().ok();
+                }
+                Some((key, value)) if key.eq_ignore_ascii_case("cred_expire") => {
+                    found.cred_expire_s = value.parse().ok();
                 }
                 // The value alone is munged's socket, as in old files.
                 None if option.starts_with('/') => found.socket = Some(PathBuf::from(option)),
@@ -166,6 +171,7 @@ mod tests {
         assert_eq!(munge.method, AuthMethod::Munge);
         assert_eq!(munge.socket, Some("/run/m.socket".into()));
         assert_eq!(munge.ttl_s, Some(60));
+        assert_eq!(munge.cred_expire_s, Some(9));
         assert_eq!(parse(None, Some("/run/m")).socket, Some("/run/m".into()));
     }
 }

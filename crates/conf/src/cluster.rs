@@ -51,6 +51,7 @@ impl Config {
             node_timeout_s: clamp(self.timeouts.slurmd_s),
             return_to_service: self.return_to_service.into(),
             job_requeue: self.job_requeue,
+            requeue_wait_s: self.authentication().cred_expire_s.unwrap_or(0),
             default_memory: memory(self.limits.def_mem),
             max_memory: memory(self.limits.max_mem),
             enforce_part_limits: self.enforce_part_limits,
@@ -217,6 +218,7 @@ impl Config {
             qos: partition.qos.clone(),
             grace_time_s: partition.grace_time_s,
             preempt_mode: partition.preempt_mode.clone(),
+            alternate: partition.alternate.clone(),
             over_time_limit_min: partition.over_time_limit.map(|limit| match limit {
                 DurationLimit::Seconds(seconds) => clamp(seconds / 60),
                 DurationLimit::Unlimited => u32::MAX,

@@ -293,6 +293,7 @@ fn partition_rows(partition: &PartitionConfig) -> Rows {
         cpu_bind,
         takes_all: _,
         takes_features: _,
+        alternate,
     } = partition;
     let select = whole_sockets.map(|whole| if whole { "CR_Socket" } else { "CR_Core" });
     vec![
@@ -336,6 +337,7 @@ fn partition_rows(partition: &PartitionConfig) -> Rows {
         ("MaxCPUsPerSocket", number(*max_cpus_per_socket)),
         ("SelectTypeParameters", number(select)),
         ("CpuBind", bind_name(*cpu_bind).to_owned()),
+        ("Alternate", text(alternate.as_ref())),
     ]
 }
 

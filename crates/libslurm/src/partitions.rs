@@ -69,6 +69,7 @@ fn partition(
     info.allow_accounts = list(&own.allow_accounts);
     info.allow_groups = list(&own.allow_groups);
     info.allow_qos = list(&own.allow_qos);
+    info.alternate = OwnedText::some(own.alternate.as_deref());
     info.billing_weights_str = OwnedText::some(own.billing_weights.as_deref());
     info.cluster_name = OwnedText::of(cluster);
     info.def_mem_per_cpu = memory_number(own.default_memory);

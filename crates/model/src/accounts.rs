@@ -2,11 +2,13 @@
 //! share of the cluster for each user. Shares are computed when an event says so, so that all replicas of the same
 //! events have equal shares.
 
+mod exemptions;
 mod lists;
 mod own_cluster;
 mod shared;
 mod shares;
 
+pub use exemptions::PartitionExemptions;
 pub use shared::{
     ClusterFeatures, FEDERATION_CLUSTERS_MAX, Federation, FederationMember, RESOURCE_SERVER,
     ResourceShare, SharedResource,
@@ -266,7 +268,7 @@ pub struct Qos {
     #[n(10)]
     #[cbor(default)]
     pub id: u32,
-    /// `UsageThreshold` in millionths; kept and shown.
+    /// `UsageThreshold` in millionths, which [`Qos::ENFORCE_USAGE_THRESHOLD`] enforces.
     #[n(11)]
     pub usage_threshold_millionths: Option<u64>,
     /// `LimitFactor` in millionths; kept and shown.
@@ -279,15 +281,29 @@ impl Qos {
     pub const OVER_PART_QOS: &'static str = "OverPartQOS";
     /// Its jobs must ask for a reservation.
     pub const REQUIRES_RESERVATION: &'static str = "RequiresReservation";
-    /// Flags that are kept: jobs over a limit are refused at submission; use that counts towards limits is not
-    /// forgotten; no nodes are kept for jobs that wait; the QOS of the job comes before that of the partition; jobs must
-    /// ask for a reservation.
-    pub const FLAGS: [&'static str; 5] = [
+    /// Jobs wait while the fair share of their association is below `UsageThreshold`.
+    pub const ENFORCE_USAGE_THRESHOLD: &'static str = "EnforceUsageThreshold";
+    /// With `safe` limits jobs start if they can run to their ends with `UsageFactor` applied.
+    pub const USAGE_FACTOR_SAFE: &'static str = "UsageFactorSafe";
+    /// `MaxNodes` of partitions does not hold for its jobs.
+    pub const PARTITION_MAX_NODES: &'static str = "PartitionMaxNodes";
+    /// `MinNodes` of partitions does not hold for its jobs.
+    pub const PARTITION_MIN_NODES: &'static str = "PartitionMinNodes";
+    /// `MaxTime` of partitions does not hold for its jobs.
+    pub const PARTITION_TIME_LIMIT: &'static str = "PartitionTimeLimit";
+    /// All flags. Of those without a name of their own: jobs over a limit are refused at submission; use that counts
+    /// towards limits is not forgotten; no nodes are kept for jobs that wait.
+    pub const FLAGS: [&'static str; 10] = [
         "DenyOnLimit",
+        Qos::ENFORCE_USAGE_THRESHOLD,
         "NoDecay",
         "NoReserve",
         Qos::OVER_PART_QOS,
+        Qos::PARTITION_MAX_NODES,
+        Qos::PARTITION_MIN_NODES,
+        Qos::PARTITION_TIME_LIMIT,
         Qos::REQUIRES_RESERVATION,
+        Qos::USAGE_FACTOR_SAFE,
     ];
 
     /// Whether it has a flag.

@@ -190,6 +190,10 @@ pub struct ClusterConfig {
     #[n(43)]
     #[cbor(default)]
     pub sample_s: u32,
+    /// `cred_expire` of `AuthInfo`, seconds: a job that was put back into the queue waits for this time; 0 is not at all.
+    #[n(44)]
+    #[cbor(default)]
+    pub requeue_wait_s: u32,
 }
 
 impl Default for ClusterConfig {
@@ -240,6 +244,7 @@ impl Default for ClusterConfig {
             user_triggers: false,
             mcs: None,
             sample_s: 0,
+            requeue_wait_s: 0,
         }
     }
 }
@@ -420,6 +425,9 @@ pub struct PartitionConfig {
     #[n(38)]
     #[cbor(default)]
     pub takes_features: Vec<String>,
+    /// `Alternate`: the partition that takes new jobs while this one takes none.
+    #[n(39)]
+    pub alternate: Option<String>,
 }
 
 impl PartitionConfig {
@@ -471,6 +479,7 @@ impl PartitionConfig {
             cpu_bind: None,
             takes_all: false,
             takes_features: Vec::new(),
+            alternate: None,
         }
     }
 }
@@ -528,6 +537,14 @@ pub enum PartitionState {
 }
 
 impl PartitionState {
+    /// Whether jobs may be submitted to it.
+    pub fn takes_jobs(self) -> bool {
+        match self {
+            PartitionState::Up | PartitionState::Down => true,
+            PartitionState::Drain | PartitionState::Inactive => false,
+        }
+    }
+
     /// The state as slurm.conf and scontrol write it.
     pub fn name(self) -> &'static str {
         match self {

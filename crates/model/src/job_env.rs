@@ -318,13 +318,13 @@ fn asked(view: &JobView, env: &mut Env) {
         env.distribution(Distribution::parse(text).unwrap_or_default());
     }
     if let Some((_, text)) = spec.shown.iter().find(|(name, _)| name == "mem-bind") {
-        // Steps set the rest for themselves: by the type, srun knows a binding that is a step's own.
         for (name, value) in MemBind::parse(text).unwrap_or_default().variables() {
-            if matches!(name, "SLURM_MEM_BIND_LIST" | "SLURM_MEM_BIND_VERBOSE") {
-                env.set(name, value);
-            }
+            let value = match name {
+                "SLURM_MEM_BIND" => text.clone(),
+                _ => value,
+            };
+            env.set(name, value);
         }
-        env.set("SLURM_MEM_BIND", text);
     }
     if !spec.dependency.terms.is_empty() {
         env.set("SLURM_JOB_DEPENDENCY", spec.dependency.to_string());

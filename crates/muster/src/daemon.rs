@@ -21,13 +21,21 @@ impl Ready {
 
     /// The daemon is ready: detaches from the terminal and lets the parent return success.
     pub(crate) fn report(self) {
-        let Some(pipe) = self.0 else { return };
-        if let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") {
+        self.detach();
+        if let Some(pipe) = self.0 {
+            let _ = File::from(pipe).write_all(b"y");
+        }
+    }
+
+    /// Detaches from the terminal, which processes that the daemon starts before it is ready would keep open.
+    pub(crate) fn detach(&self) {
+        if self.0.is_some()
+            && let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null")
+        {
             let _ = dup2_stdin(&null);
             let _ = dup2_stdout(&null);
             let _ = dup2_stderr(&null);
         }
-        let _ = File::from(pipe).write_all(b"y");
     }
 }
 

@@ -414,7 +414,9 @@ fn start(args: Args) -> Result<ExitCode> {
         spool_pattern: paths.slurmd_spool_dir.clone(),
     };
     let _pid_file = PidFile::take(&pid_file)?;
-    ready.report();
-    Notify::from_environment().send("READY=1");
-    muster_node::run(options, log)
+    ready.detach();
+    muster_node::run(options, log, move || {
+        ready.report();
+        Notify::from_environment().send("READY=1");
+    })
 }

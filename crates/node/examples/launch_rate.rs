@@ -89,7 +89,7 @@ fn agent(dir: &Path) -> anyhow::Result<()> {
         append: |line| eprintln!("{line}"),
         level: LevelFilter::Off,
     };
-    muster_node::run(options, log).map(drop)
+    muster_node::run(options, log, || {}).map(drop)
 }
 
 fn bare_loop(dir: &Path, jobs: u64) -> anyhow::Result<f64> {

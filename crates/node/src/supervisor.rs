@@ -7,7 +7,8 @@
 //! Meanwhile the agent may request four things ([`lines`]): a connection to the launcher, to the
 //! controller, and to the agent of another node on this machine, and a credential by which a
 //! controller on another host recognizes this node. With auth/slurm the supervisor also starts the
-//! process that makes tokens for users. The only path in a request is that of another agent's
+//! process that makes tokens for users. The agent also reports when its first attempt to register
+//! with the controller is over, until when the command that started slurmd waits. The only path in a request is that of another agent's
 //! socket, of which the agent chooses at most the node's name ([`peers`]), and a request cannot
 //! carry descriptors. The agent's log lines arrive on another link ([`agent_lines`]). SIGTERM and
 //! SIGINT are forwarded. When the agent ends, the supervisor ends with its status; when the
@@ -64,12 +65,21 @@ const KEPT_VARIABLES: [&str; 2] = ["TZ", "RUST_BACKTRACE"];
 /// Minimum time before an agent requests the launcher again.
 const LAUNCHER_PAUSE: Duration = Duration::from_millis(100);
 
+/// Maximum time for which a start waits for the registration with the controller.
+const REGISTRATION_WAIT: Duration = Duration::from_secs(10);
+
 /// Runs a node's agent, and the launcher if none runs, until the agent ends. Returns the agent's
-/// exit status. The launcher and the jobs continue.
+/// exit status. The launcher and the jobs continue. `ready` is called once the controller has
+/// accepted the node's registration; or at once if it cannot be reached or refuses the node; or
+/// after [`REGISTRATION_WAIT`].
 ///
 /// # Errors
 /// There is no such account, the spool directory cannot be used, or a process cannot be started.
-pub fn run(options: AgentOptions, log: AgentLog) -> anyhow::Result<ExitCode> {
+pub fn run(
+    options: AgentOptions,
+    log: AgentLog,
+    ready: impl FnOnce() + 'static,
+) -> anyhow::Result<ExitCode> {
     failure::end_on_panic();
     if let Err(e) = sys::protect() {
         log::info!("the kernel may end this process and the agent when memory runs out: {e}");
@@ -106,6 +116,10 @@ pub fn run(options: AgentOptions, log: AgentLog) -> anyhow::Result<ExitCode> {
     let log = (log, [of_agent, of_relay]);
     let mut supervisor = Supervisor::start(options, &order, given, log, &account, signals)?;
     supervisor.sack = sack;
+    supervisor.waiting = Some(WaitingStart {
+        until: Instant::now() + REGISTRATION_WAIT,
+        ready: Box::new(ready),
+    });
     let ended = supervisor.serve();
     // A client that connects now finds no agent.
     drop(socket);
@@ -148,6 +162,12 @@ struct AgentSetup<'a> {
     log: OwnedFd,
 }
 
+/// The command that started slurmd, which waits for the node's registration.
+struct WaitingStart {
+    until: Instant,
+    ready: Box<dyn FnOnce()>,
+}
+
 struct Supervisor {
     options: AgentOptions,
     signals: SignalFd,
@@ -183,6 +203,7 @@ struct Supervisor {
     fetch_lines: LineBudget,
     /// The process that makes tokens for users.
     sack: Option<SackProcess>,
+    waiting: Option<WaitingStart>,
 }
 
 /// Approximate size of a log line about the configuration.
@@ -246,6 +267,7 @@ impl Supervisor {
             fetch_failed: false,
             fetch_lines: LineBudget::new(Instant::now()),
             sack: None,
+            waiting: None,
         })
     }
 
@@ -260,8 +282,12 @@ impl Supervisor {
                 events: libc::POLLIN,
                 revents: 0,
             });
-            let due = self.lines.iter_mut().filter_map(AgentLines::due_in).min();
+            let start = self.waiting.as_ref().map(|start| start.until);
+            let start = start.map(|until| until.saturating_duration_since(Instant::now()));
+            let lines = self.lines.iter_mut().filter_map(AgentLines::due_in);
+            let due = lines.chain(start).min();
             sys::poll(&mut fds, poll_timeout(due))?;
+            self.end_overdue_wait(Instant::now());
             let [signals, requests, agents, relays] = fds.map(|fd| fd.revents != 0);
             for (lines, have_come) in self.lines.iter_mut().zip([agents, relays]) {
                 lines.report_left_out();
@@ -282,8 +308,21 @@ impl Supervisor {
         }
     }
 
+    /// Reports the start as done where the registration takes too long.
+    fn end_overdue_wait(&mut self, now: Instant) {
+        if let Some(start) = self.waiting.take_if(|start| start.until <= now) {
+            log::warn!("the controller has not accepted this node yet");
+            (start.ready)();
+        }
+    }
+
     fn answer(&mut self, request: SupervisorRequest) {
         match request {
+            SupervisorRequest::Ready => {
+                if let Some(start) = self.waiting.take() {
+                    (start.ready)();
+                }
+            }
             SupervisorRequest::Launcher => self.answer_launcher_request(),
             SupervisorRequest::Controller => {
                 answer(&self.controller, 0, connect_to_controller(&self.options));

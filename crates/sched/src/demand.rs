@@ -16,10 +16,11 @@ use crate::nodes::node_ranges::NodeRanges;
 use crate::nodes::part_cpus::CpuRule;
 use crate::nodes::room::{Detail, NodeUsers, Room, SharingKey, Want};
 use crate::nodes::sockets::{SocketNeed, SocketSets};
+use muster_model::accounts::PartitionExemptions;
 use muster_model::cpuset::CpuSet;
 use muster_model::distribution::CpuSpread;
 use muster_model::spec::{MemoryAsk, Segments};
-use muster_model::time::Timestamp;
+use muster_model::time::{TimeLimit, Timestamp};
 use std::sync::Arc;
 
 /// Memory demand with defaults resolved.
@@ -90,6 +91,8 @@ pub(crate) struct Demand {
     pub(crate) min_nodes: u32,
     /// Maximum number of nodes; `u32::MAX` if the tasks decide.
     pub(crate) max_nodes: u32,
+    /// Maximum number of nodes of a job like this in the partition.
+    pub(crate) part_most_nodes: u32,
     /// From a range of node counts take as many nodes as possible, each with at least one task.
     pub(crate) widest: bool,
     /// If the number of tasks is not given, take no more nodes than the devices require.
@@ -158,6 +161,13 @@ impl SystemCpus {
     fn leaves(self, class: &NodeClass) -> CpuSet {
         class.cpus_without(self.count, self.by_thread)
     }
+}
+
+/// The time limit of a job in a partition, and the limits of the partition that do not hold for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PartitionTerms {
+    pub(crate) limit: TimeLimit,
+    pub(crate) exempt: PartitionExemptions,
 }
 
 impl Demand {

@@ -211,8 +211,8 @@ struct Even {
 impl<G: NodeSource> Search<'_, G> {
     fn run(&self) -> Option<Vec<Candidate>> {
         let d = self.demand;
-        let part_max = self.part.config.max_nodes.unwrap_or(u32::MAX);
-        let max_nodes = d.max_nodes.min(part_max).min(d.most_nodes_of_tasks()) as usize;
+        let max_nodes = d.max_nodes.min(d.part_most_nodes);
+        let max_nodes = max_nodes.min(d.most_nodes_of_tasks()) as usize;
         if self.least_nodes as usize > max_nodes {
             return None;
         }

@@ -13,8 +13,8 @@ use self::kind::Kind;
 use self::slab::Slab;
 use crate::backfill::gains::{BlockedKey, PartQueue, RelaxedHold};
 use crate::backfill::together::EmptyFit;
-use crate::demand::Demand;
 use crate::demand::licenses::asked;
+use crate::demand::{Demand, PartitionTerms};
 use crate::nodes::fleet::Fleet;
 use crate::nodes::node_map::NumberMap;
 use crate::nodes::room::SharingKey;
@@ -307,7 +307,7 @@ impl Queue {
         let (parts, crowded) = (kind.parts(fleet), kind.crowded.is_some());
         let last = parts.last().copied();
         let (ask, limit, predicted_s) = (kind.ask.clone(), kind.limit, kind.predicted_s);
-        let barred = kind.barred.clone();
+        let (barred, exempt) = (kind.barred.clone(), kind.exempt.clone());
         let (key, licenses): (_, Arc<[Counts]>) =
             (kind.key.clone(), asked(kind.licenses.as_deref()).into());
         let least_ms = (kind.time_min)
@@ -329,9 +329,12 @@ impl Queue {
                 true => self.feasibility.take(fleet, (&job.spec, limit, part)),
                 false => None,
             };
-            let demand = match barred.get(&view.config.name) {
+            let name = &view.config.name;
+            let exempt = exempt.get(name).copied().unwrap_or_default();
+            let terms = PartitionTerms { limit, exempt };
+            let demand = match barred.get(name) {
                 Some(reason) => Err(*reason),
-                None => known.unwrap_or_else(|| feasible(&ask, limit, fleet, view, key.clone())),
+                None => known.unwrap_or_else(|| feasible(&ask, terms, fleet, view, key.clone())),
             };
             if crowded && demand.is_err() && Some(part) != last {
                 continue;
@@ -748,7 +751,8 @@ impl Queue {
             if kind.barred.contains_key(&view.config.name) {
                 continue;
             }
-            let demand = feasible(&kind.ask, kind.limit, fleet, view, kind.key.clone());
+            let terms = kind.terms_in(&view.config.name);
+            let demand = feasible(&kind.ask, terms, fleet, view, kind.key.clone());
             if demand.as_ref().err() == lane.demand.as_ref().err() {
                 continue;
             }

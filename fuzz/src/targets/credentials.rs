@@ -29,6 +29,7 @@ static KEYS: LazyLock<Keys> = LazyLock::new(|| {
         method: AuthMethod::Slurm,
         socket: None,
         ttl_s: None,
+        cred_expire_s: None,
         key_dir: dir.clone(),
     };
     let settings = UserTokenSettings {

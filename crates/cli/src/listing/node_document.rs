@@ -487,7 +487,7 @@ fn partition(w: &mut Writer<'_>, p: &PartitionConfig, ctx: &Ctx) {
         w.text("deny", &p.deny_qos.join(","));
         w.text_or_empty("assigned", p.qos.as_deref());
     });
-    w.text("alternate", "");
+    w.text_or_empty("alternate", p.alternate.as_deref());
     w.map("tres", |w| {
         w.text_or_empty("billing_weights", p.billing_weights.as_deref());
         let memory = collect(|o| super::text::memory(o, mib, false));

@@ -123,11 +123,7 @@ const WORDS: &[(&str, OptionStatus)] = &[
         OptionStatus::Refused("as by Slurm 22.05, which has none of them"),
     ),
     (
-        "Flags=EnforceUsageThreshold, PartitionMaxNodes, PartitionMinNodes, PartitionTimeLimit, UsageFactorSafe",
-        OptionStatus::Refused("of a QOS: not kept, since not obeyed"),
-    ),
-    (
-        "UsageThreshold=, LimitFactor=",
+        "LimitFactor=",
         OptionStatus::Partly("of a QOS: kept and shown, not obeyed"),
     ),
     (

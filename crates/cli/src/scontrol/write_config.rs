@@ -230,6 +230,7 @@ fn partition_line(out: &mut String, p: &PartitionConfig) {
         p.preempt_mode.as_deref().unwrap_or(""),
         "",
     );
+    word(out, "Alternate", p.alternate.as_deref().unwrap_or(""), "");
     if let Some(minutes) = p.over_time_limit_min {
         put!(out, " OverTimeLimit={minutes}");
     }
@@ -298,7 +299,11 @@ mod tests {
 
     #[test]
     fn lines_have_what_is_not_usual() {
-        let ctx = fixture::ctx();
+        let mut ctx = fixture::ctx();
+        let changed = ctx.partitions.iter_mut().find(|p| p.name == "short");
+        let changed = changed.unwrap();
+        changed.alternate = Some("long".to_owned());
+        changed.preempt_mode = Some("REQUEUE".to_owned());
         let text = file_text(&ctx, &ConfigAnswer::default(), "now");
         assert!(
             text.starts_with("# Configuration of peer at now\n"),
@@ -308,6 +313,10 @@ mod tests {
             .lines()
             .find(|line| line.starts_with("PartitionName=short"));
         let short = short.unwrap();
+        assert!(
+            short.contains(" PreemptMode=REQUEUE Alternate=long"),
+            "{short}"
+        );
         assert!(
             short.contains(" MaxTime=00:30:00 PriorityTier=10") && !short.contains("Hidden"),
             "{short}"

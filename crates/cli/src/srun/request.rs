@@ -119,11 +119,13 @@ fn forget_devices_of_job(chosen: &mut ChosenOptions) {
 
 /// Within a step, the variables of its binding are about the step's tasks, not about another step's.
 pub(super) fn forget_own_binding(chosen: &mut ChosenOptions, is_set: impl Fn(&str) -> bool) {
+    // Allocations have them, too.
+    let is_step = is_set("SLURM_STEP_ID");
     for (long, kind) in [
         ("cpu-bind", "SLURM_CPU_BIND_TYPE"),
         ("mem-bind", "SLURM_MEM_BIND_TYPE"),
     ] {
-        if is_set(kind) && chosen.source(long) == Some(Source::Environment) {
+        if is_step && is_set(kind) && chosen.source(long) == Some(Source::Environment) {
             chosen.remove(long);
         }
     }
@@ -672,15 +674,22 @@ mod tests {
 
     #[test]
     fn a_step_in_a_step_is_bound_anew() {
-        let mut c = chosen(
-            &[],
-            &[
+        let bound = || {
+            let env = [
                 ("SLURM_CPU_BIND", "quiet,mask_cpu:0x1"),
                 ("SLURM_MEM_BIND", "local"),
-            ],
-        );
-        forget_own_binding(&mut c, |name| name == "SLURM_CPU_BIND_TYPE");
+            ];
+            chosen(&[], &env)
+        };
+        let mut c = bound();
+        forget_own_binding(&mut c, |name| {
+            matches!(name, "SLURM_CPU_BIND_TYPE" | "SLURM_STEP_ID")
+        });
         assert!(!c.has("cpu-bind") && c.has("mem-bind"));
+        // What salloc --mem-bind has set is for the steps.
+        let mut c = bound();
+        forget_own_binding(&mut c, |name| name == "SLURM_MEM_BIND_TYPE");
+        assert!(c.has("mem-bind"));
     }
 
     #[test]

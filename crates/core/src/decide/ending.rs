@@ -13,6 +13,7 @@ use muster_model::job::{
 use muster_model::limits::{LAUNCH_BACKOFF_MAX_S, LAUNCH_BACKOFF_S};
 use muster_model::node::Node;
 use muster_model::spec::JobKind;
+use muster_model::time::Timestamp;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -230,7 +231,8 @@ pub(super) fn release(draft: &mut Draft<'_>, id: JobId, position: u32) {
         AfterCompleting::End => None,
         AfterCompleting::Requeue { hold } => {
             let backoff = backoff_s(job).map(|s| at.plus_s(s));
-            let not_before = backoff.max(super::cron_entry::next_time(draft, job));
+            let not_before = backoff.max(requeue_wait(draft));
+            let not_before = not_before.max(super::cron_entry::next_time(draft, job));
             Some((after_requeue(job, hold), not_before))
         }
     };
@@ -258,6 +260,13 @@ pub(super) fn release(draft: &mut Draft<'_>, id: JobId, position: u32) {
             not_before,
         });
     }
+}
+
+/// Until when a job waits that goes back to the queue now.
+pub(super) fn requeue_wait(draft: &Draft<'_>) -> Option<Timestamp> {
+    let config = draft.state.config.as_ref()?;
+    let wait_s = u64::from(config.requeue_wait_s);
+    (wait_s > 0).then(|| draft.now.plus_s(wait_s))
 }
 
 /// Everything of the job on that node is gone: the node failed, was set down, restarted or lost track of it.
@@ -366,7 +375,7 @@ fn follow(draft: &mut Draft<'_>, id: JobId, place: HetPlace, phase: Phase, how: 
                 id: other,
                 at,
                 hold,
-                not_before: None,
+                not_before: requeue_wait(draft),
             });
         }
         return;

@@ -11,6 +11,7 @@ use muster_model::config::{JobDefaults, OverSubscribe, PartitionConfig, Partitio
 use muster_model::hostlist;
 use muster_model::job::JobState;
 use muster_model::limits::{NAME_BYTES_MAX, TEXT_BYTES_MAX};
+use muster_model::preemption::parse_mode;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::spec::MemoryAsk;
 use muster_model::time::TimeLimit;
@@ -196,6 +197,21 @@ fn known_qos(state: &State, name: &str) -> Result<Option<String>, Refusal> {
     }
 }
 
+/// The partition that takes jobs in place of another; empty for none.
+fn known_alternate(state: &State, own: &str, name: &str) -> Result<Option<String>, Refusal> {
+    if name.is_empty() {
+        return Ok(None);
+    }
+    let refuse = |why: String| Err(Refusal::new(RefusalCode::InvalidPartition, why));
+    if name == own {
+        return refuse(format!("partition {own} cannot be its own Alternate"));
+    }
+    match state.partition(name) {
+        Some(_) => Ok(Some(name.to_owned())),
+        None => refuse(format!("Alternate: there is no partition {name}")),
+    }
+}
+
 fn set(
     state: &State,
     partition: &mut PartitionConfig,
@@ -242,6 +258,8 @@ fn set(
         "gracetime" => partition.grace_time_s = pair.number()?,
         "overtimelimit" => partition.over_time_limit_min = pair.count()?,
         "qos" => partition.qos = known_qos(state, value)?,
+        "alternate" => partition.alternate = known_alternate(state, &partition.name, value)?,
+        "preemptmode" => partition.preempt_mode = pair.preempt_mode()?,
         "nodes" => {
             let names = if pair.is("ALL") {
                 let nodes = state.nodes.iter().filter(|node| !node.removed);
@@ -345,6 +363,17 @@ impl Pair<'_> {
         match self.value.split(',').all(is_weight) {
             true => Ok(Some(self.value.to_owned())),
             false => Err(self.wrong("weights such as CPU=1.0,Mem=0.25G")),
+        }
+    }
+
+    /// `PreemptMode` as written; empty for that of the cluster. `WITHIN` is of QOS.
+    fn preempt_mode(&self) -> Result<Option<String>, Refusal> {
+        if self.value.is_empty() {
+            return Ok(None);
+        }
+        match parse_mode(self.value) {
+            Some((_, false)) if !self.is("CLUSTER") => Ok(Some(self.value.to_ascii_uppercase())),
+            _ => Err(self.wrong("OFF, CANCEL, REQUEUE or SUSPEND, with or without GANG")),
         }
     }
 

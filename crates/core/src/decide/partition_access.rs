@@ -2,24 +2,26 @@
 
 use crate::policy::access;
 use crate::state::State;
-use muster_model::accounts::Qos;
+use muster_model::accounts::{PartitionExemptions, Qos};
 use muster_model::command::Identity;
-use muster_model::config::{ClusterConfig, EnforcePartLimits, PartitionConfig, PartitionState};
+use muster_model::config::{ClusterConfig, EnforcePartLimits, PartitionConfig};
 use muster_model::job::Reason;
 use muster_model::private_data::PrivateData;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::AccessRequest;
 use muster_model::spec::{JobSpec, MemoryAsk, Owner, ResourceAsk};
 use muster_model::time::TimeLimit;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Why a job of that size and limit waits in a partition until its limits are changed; `None` if it is within them.
+/// Why a job of that size and limit waits in a partition until its limits are changed; `None` if it is within those that
+/// hold for it.
 pub fn limit_reason(
     partition: &PartitionConfig,
     ask: &ResourceAsk,
     time_limit: TimeLimit,
+    exempt: PartitionExemptions,
 ) -> Option<Reason> {
-    let too_long = match (time_limit, partition.max_time) {
+    let too_long = match (time_limit, exempt.max_time_in(partition)) {
         (_, TimeLimit::Unlimited) => false,
         (TimeLimit::Unlimited, TimeLimit::Minutes(_)) => true,
         (TimeLimit::Minutes(asked), TimeLimit::Minutes(most)) => asked > most,
@@ -27,8 +29,12 @@ pub fn limit_reason(
     if too_long {
         return Some(Reason::PartitionTimeLimit);
     }
-    let too_many = partition.max_nodes.is_some_and(|most| ask.min_nodes > most);
-    let too_few = ask.max_nodes.is_some_and(|most| most < partition.min_nodes);
+    let (fewest, most) = (
+        exempt.min_nodes_in(partition),
+        exempt.max_nodes_in(partition),
+    );
+    let too_many = most.is_some_and(|most| ask.min_nodes > most);
+    let too_few = ask.max_nodes.is_some_and(|most| most < fewest);
     if too_many || too_few {
         return Some(Reason::PartitionNodeLimit);
     }
@@ -163,7 +169,8 @@ pub(super) fn choose<'a>(
         .iter()
         .map(|p| {
             let bar = access_denial(state, spec, p).map(|bar| bar.reason());
-            bar.or_else(|| limit_reason(p, &spec.ask, time_limit(p)))
+            let exempt = state.exemptions(spec, &p.name);
+            bar.or_else(|| limit_reason(p, &spec.ask, time_limit(p), exempt))
         })
         .collect();
     let outside = match enforce {
@@ -238,7 +245,7 @@ fn usable<T: Copy>(
 fn named<'a>(state: &'a State, spec: &JobSpec) -> Result<Vec<&'a PartitionConfig>, Refusal> {
     if spec.partitions.is_empty() {
         let default = state.partitions.iter().find(|p| p.default);
-        return default.map(|p| vec![p]).ok_or_else(|| {
+        return default.map(|p| vec![open_for(state, p)]).ok_or_else(|| {
             Refusal::new(
                 RefusalCode::InvalidPartition,
                 "no partition was asked for and none is the default; use --partition",
@@ -246,17 +253,38 @@ fn named<'a>(state: &'a State, spec: &JobSpec) -> Result<Vec<&'a PartitionConfig
         });
     }
     let known = by_name(state, &spec.partitions);
-    spec.partitions
-        .iter()
-        .map(|name| {
-            known(name).ok_or_else(|| {
-                Refusal::new(
-                    RefusalCode::InvalidPartition,
-                    format!("invalid partition specified: {name}"),
-                )
-            })
-        })
-        .collect()
+    let (mut chosen, mut seen) = (Vec::with_capacity(spec.partitions.len()), BTreeSet::new());
+    for name in &spec.partitions {
+        let partition = known(name).ok_or_else(|| {
+            Refusal::new(
+                RefusalCode::InvalidPartition,
+                format!("invalid partition specified: {name}"),
+            )
+        })?;
+        let open = open_for(state, partition);
+        if seen.insert(open.name.as_str()) {
+            chosen.push(open);
+        }
+    }
+    Ok(chosen)
+}
+
+/// The partition to which a new job for a partition goes: its `Alternate` while it is drained or inactive, and that one's
+/// if need be. Itself, where none of them takes jobs.
+fn open_for<'a>(state: &'a State, partition: &'a PartitionConfig) -> &'a PartitionConfig {
+    let mut candidate = partition;
+    // Alternates may form a ring.
+    for _ in 0..state.partitions.len() {
+        if candidate.state.takes_jobs() {
+            return candidate;
+        }
+        let next = candidate.alternate.as_deref();
+        match next.and_then(|name| state.partition(name)) {
+            Some(next) => candidate = next,
+            None => break,
+        }
+    }
+    partition
 }
 
 /// Finds partitions by name. Where a job names many, not by looking through all for each.
@@ -282,14 +310,11 @@ fn may_submit(
     partition: &PartitionConfig,
 ) -> Result<(), Refusal> {
     let name = &partition.name;
-    match partition.state {
-        PartitionState::Up | PartitionState::Down => {}
-        PartitionState::Drain | PartitionState::Inactive => {
-            return Err(Refusal::new(
-                RefusalCode::PartitionNotAvailable,
-                format!("partition {name} takes no jobs now"),
-            ));
-        }
+    if !partition.state.takes_jobs() {
+        return Err(Refusal::new(
+            RefusalCode::PartitionNotAvailable,
+            format!("partition {name} takes no jobs now"),
+        ));
     }
     if partition.root_only && !access::may(state, identity, AccessRequest::RootOnlyPartition) {
         return Err(Refusal::new(

@@ -136,7 +136,7 @@ fn requeue_item(
                     id: other,
                     at: now,
                     hold: kept.unwrap_or_default(),
-                    not_before: None,
+                    not_before: ending::requeue_wait(draft),
                 });
             }
             let Some(job) = draft.job(id) else {
@@ -147,7 +147,7 @@ fn requeue_item(
                 id,
                 at: now,
                 hold,
-                not_before: None,
+                not_before: ending::requeue_wait(draft),
             });
         }
         Phase::Gone => return Err(RefusalCode::InvalidJobId.into()),

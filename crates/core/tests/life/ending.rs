@@ -575,3 +575,34 @@ fn a_script_of_grid_engine_asks_to_be_run_again_by_its_exit_code() {
     }
     world.check_replay();
 }
+
+/// slurm.conf(5): `cred_expire` of AuthInfo "also controls how long a requeued job must wait before starting again".
+#[test]
+fn a_requeued_job_waits_as_the_configuration_says() {
+    let mut world = World::with(ClusterConfig {
+        requeue_wait_s: 60,
+        ..config()
+    });
+    let requeue = |id| UserCommand::Requeue {
+        target: target(id),
+        hold: false,
+        special_exit: false,
+        incomplete: false,
+    };
+    let job = world.submit(spec("j"));
+    for ends_first in [false, true] {
+        assert!(world.start(job, &[0]));
+        if ends_first {
+            world.finish(job, 0);
+        }
+        world.must(0, requeue(job));
+        if !ends_first {
+            world.end_batch(job, 0);
+            world.release(job);
+        }
+        world.tick();
+        assert_eq!(world.state_of(job), (JobState::Pending, Reason::BeginTime));
+        assert!(!world.start(job, &[0]), "it waits");
+        world.pass(61);
+    }
+}

@@ -322,3 +322,67 @@ fn the_qos_of_a_partition_exists() {
     assert_eq!(made("a").qos.as_deref(), Some("high"));
     assert_eq!((made("c").qos.as_deref(), made("c").min_nodes), (None, 1));
 }
+
+fn change_partition(name: &str, key: &str, value: &str) -> UserCommand {
+    UserCommand::UpdatePartition {
+        name: name.into(),
+        pairs: vec![(key.into(), value.into())],
+        read: Vec::new(),
+    }
+}
+
+/// `Alternate` was refused, and ignored in slurm.conf.
+#[test]
+fn a_drained_partition_gives_new_jobs_to_its_alternate() {
+    let mut world = World::new();
+    let change = change_partition;
+    for wrong in ["nowhere", "batch"] {
+        let refused = world.refused(0, change("batch", "Alternate", wrong));
+        assert_eq!(refused, RefusalCode::InvalidPartition, "{wrong}");
+    }
+    world.must(0, change("batch", "Alternate", "short"));
+    let before = world.submit(spec("j"));
+    assert_eq!(world.job(before).partition, "batch");
+    for state in ["DRAIN", "INACTIVE"] {
+        world.must(0, change("batch", "State", state));
+        for named in [vec![], vec!["batch"], vec!["batch", "short"]] {
+            let job = world.submit(JobSpec {
+                partitions: named.iter().map(|name| (*name).to_owned()).collect(),
+                ..spec("j")
+            });
+            assert_eq!(world.job(job).spec.partitions, ["short"], "{named:?}");
+        }
+    }
+    world.must(0, change("batch", "State", "DOWN"));
+    let waits = world.submit(spec("j"));
+    assert_eq!(world.job(waits).partition, "batch", "it takes jobs");
+    // A ring of which none takes jobs.
+    world.must(0, change("short", "Alternate", "batch"));
+    for name in ["batch", "short"] {
+        world.must(0, change(name, "State", "DRAIN"));
+    }
+    assert_eq!(world.refusal(spec("j")), RefusalCode::PartitionNotAvailable);
+    world.must(0, change("batch", "Alternate", ""));
+    assert_eq!(world.state.partition("batch").unwrap().alternate, None);
+    world.check_replay();
+}
+
+#[test]
+fn the_way_of_preemption_in_a_partition_is_changed() {
+    let mut world = World::new();
+    let change = |value| change_partition("batch", "PreemptMode", value);
+    for wrong in ["sideways", "within", "cancel,within", "cluster"] {
+        let refused = world.refused(0, change(wrong));
+        assert_eq!(refused, RefusalCode::InvalidValue, "{wrong}");
+    }
+    for (given, kept) in [
+        ("requeue", Some("REQUEUE")),
+        ("suspend,gang", Some("SUSPEND,GANG")),
+        ("off", Some("OFF")),
+        ("", None),
+    ] {
+        world.must(0, change(given));
+        let mode = world.state.partition("batch").unwrap().preempt_mode.clone();
+        assert_eq!(mode.as_deref(), kept);
+    }
+}

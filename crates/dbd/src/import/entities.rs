@@ -82,12 +82,17 @@ const QOS: &[&str] = &[
     "min_tres_pj",
 ];
 /// Flags of a QOS that are kept.
-const QOS_FLAGS: [(u64, &str); 5] = [
+const QOS_FLAGS: [(u64, &str); 10] = [
+    (1, Qos::PARTITION_MIN_NODES),
+    (2, Qos::PARTITION_MAX_NODES),
+    (4, Qos::PARTITION_TIME_LIMIT),
+    (8, Qos::ENFORCE_USAGE_THRESHOLD),
     (16, "NoReserve"),
     (32, Qos::REQUIRES_RESERVATION),
     (64, "DenyOnLimit"),
     (128, Qos::OVER_PART_QOS),
     (256, "NoDecay"),
+    (512, Qos::USAGE_FACTOR_SAFE),
 ];
 
 /// Entities of a cluster's accounting.

@@ -403,6 +403,48 @@ pub enum Reason {
     /// A limit of the QOS on billing for each user or account: minutes of running jobs.
     #[n(326)]
     MaxBillingRunMinsPerAccount,
+    /// The fair share of its association is below `UsageThreshold` of its QOS.
+    #[n(327)]
+    QOSUsageThreshold,
+    /// A limit of its association on licenses.
+    #[n(328)]
+    AssocGrpLicense,
+    /// A limit of its association on licenses.
+    #[n(329)]
+    AssocGrpLicenseMinutes,
+    /// A limit of its association on licenses.
+    #[n(330)]
+    AssocGrpLicenseRunMinutes,
+    /// A limit of its association on licenses.
+    #[n(331)]
+    AssocMaxLicensePerJob,
+    /// A limit of its association on licenses.
+    #[n(332)]
+    AssocMaxLicenseMinutesPerJob,
+    /// A limit of its QOS on licenses.
+    #[n(333)]
+    QOSGrpLicense,
+    /// A limit of its QOS on licenses.
+    #[n(334)]
+    QOSGrpLicenseMinutes,
+    /// A limit of its QOS on licenses.
+    #[n(335)]
+    QOSGrpLicenseRunMinutes,
+    /// A limit of its QOS on licenses.
+    #[n(336)]
+    QOSMaxLicensePerJob,
+    /// A limit of its QOS on licenses.
+    #[n(337)]
+    QOSMaxLicensePerUser,
+    /// A limit of its QOS on licenses.
+    #[n(338)]
+    QOSMaxLicenseMinutesPerJob,
+    /// A limit of its QOS on licenses.
+    #[n(339)]
+    QOSMinLicense,
+    /// A limit of its QOS on licenses.
+    #[n(340)]
+    MaxLicensePerAccount,
 }
 
 impl Reason {
@@ -558,6 +600,20 @@ impl Reason {
             Reason::QOSMinBilling => "QOSMinBilling",
             Reason::MaxBillingRunMinsPerUser => "MaxBillingRunMinsPerUser",
             Reason::MaxBillingRunMinsPerAccount => "MaxBillingRunMinsPerAccount",
+            Reason::QOSUsageThreshold => "QOSUsageThreshold",
+            Reason::AssocGrpLicense => "AssocGrpLicense",
+            Reason::AssocGrpLicenseMinutes => "AssocGrpLicenseMinutes",
+            Reason::AssocGrpLicenseRunMinutes => "AssocGrpLicenseRunMinutes",
+            Reason::AssocMaxLicensePerJob => "AssocMaxLicensePerJob",
+            Reason::AssocMaxLicenseMinutesPerJob => "AssocMaxLicenseMinutesPerJob",
+            Reason::QOSGrpLicense => "QOSGrpLicense",
+            Reason::QOSGrpLicenseMinutes => "QOSGrpLicenseMinutes",
+            Reason::QOSGrpLicenseRunMinutes => "QOSGrpLicenseRunMinutes",
+            Reason::QOSMaxLicensePerJob => "QOSMaxLicensePerJob",
+            Reason::QOSMaxLicensePerUser => "QOSMaxLicensePerUser",
+            Reason::QOSMaxLicenseMinutesPerJob => "QOSMaxLicenseMinutesPerJob",
+            Reason::QOSMinLicense => "QOSMinLicense",
+            Reason::MaxLicensePerAccount => "MaxLicensePerAccount",
         }
     }
 }

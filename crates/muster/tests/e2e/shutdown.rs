@@ -70,3 +70,25 @@ fn a_shutdown_of_the_controller_leaves_the_nodes_daemons() {
     }
     finish(&c, job, script);
 }
+
+/// `slurmd` returned before the controller had the node's registration: a first `srun --immediate` failed.
+#[test]
+fn a_node_is_there_when_its_start_returns() {
+    let c = Cluster::start(2, 1);
+    for node in ["n1", "n2", "n1", "n2"] {
+        let state = format!("sinfo -h -n {node} -o %T");
+        c.kill(c.agent(node));
+        c.until_prints(&state, "idle*");
+        assert_eq!(c.ok(&format!("slurmd -N {node} && {state}")), "idle");
+    }
+    // A start without a controller succeeds, too.
+    c.ok("scontrol shutdown");
+    for node in ["n1", "n2"] {
+        c.until("the node's pid file is gone", || {
+            !c.path(&format!("run/noded.{node}.pid")).exists()
+        });
+        c.ok(&format!("slurmd -N {node}"));
+    }
+    assert_eq!(c.start_controller().code, 0);
+    c.until_prints(CONNECTED, "2");
+}

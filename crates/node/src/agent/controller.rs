@@ -36,18 +36,23 @@ pub(super) fn maintain_connection(
         let mut wait = RETRY_MIN;
         let mut last_error = String::new();
         let mut last_dial = 0;
+        let mut progress = Progress::default();
         loop {
-            let mut welcomed = false;
+            progress.is_welcomed = false;
             last_dial += 1;
             let dial = DialId(last_dial);
-            if let Err(e) = session((&dialer, dial), &options, &inputs, &mut welcomed).await {
+            if let Err(e) = session((&dialer, dial), &options, &inputs, &mut progress).await {
                 let text = format!("{e:#}");
                 if text != last_error {
                     log::warn!("controller: {text}");
                     last_error = text;
                 }
             }
-            if welcomed {
+            // A start without a controller succeeds, too.
+            if !progress.is_welcomed {
+                progress.report_ready(&dialer);
+            }
+            if progress.is_welcomed {
                 let _ = inputs.send(Input::ControllerLost);
                 last_error.clear();
                 wait = RETRY_MIN;
@@ -58,12 +63,29 @@ pub(super) fn maintain_connection(
     });
 }
 
+/// State of the connections so far.
+#[derive(Debug, Default)]
+struct Progress {
+    /// The controller has answered on the last connection, and the launcher trusts it.
+    is_welcomed: bool,
+    /// The supervisor was notified that the first attempt to register is over.
+    is_ready_reported: bool,
+}
+
+impl Progress {
+    fn report_ready(&mut self, dialer: &Dialer) {
+        if !std::mem::replace(&mut self.is_ready_reported, true) {
+            dialer.note_ready();
+        }
+    }
+}
+
 /// One connection, from opening to end.
 async fn session(
     (dialer, dial): (&Dialer, DialId),
     options: &AgentOptions,
     inputs: &mpsc::UnboundedSender<Input>,
-    welcomed: &mut bool,
+    progress: &mut Progress,
 ) -> anyhow::Result<()> {
     let (link, place) = connect((dialer, dial), options).await?;
     let mut secret = [0; KEY];
@@ -92,7 +114,7 @@ async fn session(
     let mut sealed = own
         .with_controller(peers, &welcome.public_key)
         .context("its public key")?;
-    *welcomed = true;
+    progress.is_welcomed = true;
     let outlet = spawn_writer(link.clone());
     inputs.send(Input::ControllerUp(ControllerLink {
         outlet,
@@ -108,6 +130,8 @@ async fn session(
                 launcher_seal,
             } => match open(options, &mut sealed, &bytes, &seal) {
                 Ok(orders) => {
+                    // The controller sends orders once the registration is durable.
+                    progress.report_ready(dialer);
                     if let Some(settings) = &orders.settings
                         && settings.given_version != given_version
                     {

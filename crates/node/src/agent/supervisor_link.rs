@@ -55,6 +55,13 @@ impl Dialer {
         }
     }
 
+    /// Reports that the first attempt to register with the controller is over.
+    pub(super) fn note_ready(&self) {
+        if let Err(e) = self.requests.send(&SupervisorRequest::Ready) {
+            log::error!("the start of this node is not reported: {e}");
+        }
+    }
+
     /// Requests a credential for this node that contains this secret, or a secret of its own.
     /// Request numbers are nonzero and all different.
     pub(super) async fn make_credential(

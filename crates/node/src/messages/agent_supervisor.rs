@@ -63,6 +63,10 @@ pub(crate) enum SupervisorRequest {
     /// The controller has another configuration than before. There is no answer.
     #[n(6)]
     Configuration,
+    /// The controller has this node's registration, or cannot be reached, or refuses it; sent once.
+    /// There is no answer.
+    #[n(7)]
+    Ready,
 }
 
 impl Message for SupervisorRequest {

@@ -178,7 +178,7 @@ fn agent(args: &[String]) -> ExitCode {
         level: LevelFilter::Off,
     };
     let options = options(&args[0], args[1].as_ref(), args[2].as_ref());
-    match muster_node::run(options, log) {
+    match muster_node::run(options, log, || {}) {
         Ok(status) => status,
         Err(e) => {
             eprintln!("agent: {e:#}");

@@ -1,7 +1,7 @@
 //! Computes a job's demand in one partition from its request and the partition's rules and
 //! defaults.
 
-use super::{Demand, Memory, SegmentAsk, SwitchLimit, SystemCpus};
+use super::{Demand, Memory, PartitionTerms, SegmentAsk, SwitchLimit, SystemCpus};
 use crate::demand::device_demand::DeviceDemand;
 use crate::nodes::class::NodeClass;
 use crate::nodes::class_masks::Counts;
@@ -14,7 +14,6 @@ use muster_model::features;
 use muster_model::hostlist;
 use muster_model::job::Reason;
 use muster_model::spec::{DeviceBinding, MemoryAsk, ResourceAsk, Sharing};
-use muster_model::time::TimeLimit;
 use muster_model::topology::switch_wait_s;
 
 impl Demand {
@@ -24,7 +23,7 @@ impl Demand {
     /// The reason why the job cannot run in this partition as it is configured.
     pub(crate) fn new(
         ask: &ResourceAsk,
-        limit: TimeLimit,
+        terms: PartitionTerms,
         fleet: &Fleet,
         part: &PartView,
         key: SharingKey,
@@ -38,12 +37,15 @@ impl Demand {
         let mut devices = devices_of(ask, config, part, sharing.alone)?;
         let bounded = Bounded::new(ask, part, config);
         devices.raise_cpus_per_gpu(bounded.cpus_per_gpu);
-        let nodes = NodeSpan::new(ask, part, least_nodes(&required, &masks.counts), &devices);
+        let fewest = terms.exempt.min_nodes_in(&part.config);
+        let fewest = fewest.max(least_nodes(&required, &masks.counts));
+        let nodes = NodeSpan::new(ask, fewest, &devices);
         Ok(Demand {
             tasks: ask.ntasks.map(|n| n.max(1)),
             tasks_each: ask.ntasks_per_node.unwrap_or(1).max(1),
             min_nodes: nodes.least,
             max_nodes: nodes.most,
+            part_most_nodes: (terms.exempt.max_nodes_in(&part.config)).unwrap_or(u32::MAX),
             widest: nodes.widest,
             fewest: devices.of_job() && (ask.max_nodes.is_none() || ask.use_min_nodes),
             even: is_even(ask, config, sharing.whole),
@@ -63,7 +65,7 @@ impl Demand {
             }),
             alternatives: masks.alternatives,
             counts: masks.counts,
-            length_ms: limit.seconds().map(|s| s.saturating_mul(1000)),
+            length_ms: (terms.limit.seconds()).map(|s| s.saturating_mul(1000)),
             cpu_rule: part.cpus.rule,
             cpus_of_task: ask.cpus_of_task(),
             cpus_min: (ask.min_cpus_per_node.unwrap_or(1)).max(bounded.cpus_min),
@@ -135,8 +137,8 @@ struct NodeSpan {
 }
 
 impl NodeSpan {
-    fn new(ask: &ResourceAsk, part: &PartView, least: u32, devices: &DeviceDemand) -> NodeSpan {
-        let least = ask.min_nodes.max(least).max(part.config.min_nodes).max(1);
+    fn new(ask: &ResourceAsk, fewest: u32, devices: &DeviceDemand) -> NodeSpan {
+        let least = ask.min_nodes.max(fewest).max(1);
         let most = match (ask.max_nodes, ask.ntasks) {
             // Tasks use the fewest nodes that they fit on; without tasks only the range of nodes
             // counts.

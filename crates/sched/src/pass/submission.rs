@@ -3,6 +3,7 @@
 //! can still report it. A job that only exceeds a partition limit waits, because partitions may
 //! grow.
 
+use crate::demand::PartitionTerms;
 use crate::nodes::room::SharingKey;
 use crate::pass::scheduler::Scheduler;
 use crate::queue::feasibility_cache::LastFeasible;
@@ -25,12 +26,12 @@ impl Scheduler {
         events.iter().find_map(|event| match event {
             Event::JobSubmitted {
                 spec, time_limit, ..
-            } => self.never(spec, *time_limit),
+            } => self.never(state, spec, *time_limit),
             _ => None,
         })
     }
 
-    fn never(&mut self, spec: &Arc<JobSpec>, limit: TimeLimit) -> Option<Refusal> {
+    fn never(&mut self, state: &State, spec: &Arc<JobSpec>, limit: TimeLimit) -> Option<Refusal> {
         // Nodes of reservations change, so they are not considered.
         if spec.reservation.is_some() || self.last_feasible.is_like(spec, limit) {
             return None;
@@ -41,7 +42,9 @@ impl Scheduler {
         let mut cache = std::mem::take(&mut self.queue.feasibility);
         let mut verdicts = parts.map(|number| {
             let part = &fleet.parts[*number as usize];
-            let found = feasible(&spec.ask, limit, fleet, part, SharingKey::default());
+            let exempt = state.exemptions(spec, &part.config.name);
+            let terms = PartitionTerms { limit, exempt };
+            let found = feasible(&spec.ask, terms, fleet, part, SharingKey::default());
             let verdict = found.as_ref().err().copied();
             cache.note(fleet, (spec, limit, *number), found);
             verdict

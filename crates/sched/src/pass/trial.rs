@@ -2,8 +2,8 @@
 //! queueing it.
 
 use crate::backfill::together::{JointTerms, Member, MemberLane, earliest_together};
-use crate::demand::Demand;
 use crate::demand::licenses::{Licenses, LicensesDue, Span, asked};
+use crate::demand::{Demand, PartitionTerms};
 use crate::nodes::allocations::{EndAssumption, Ends};
 use crate::nodes::fleet::{Fleet, PartView};
 use crate::nodes::planned::PlannedEnds;
@@ -118,7 +118,9 @@ pub(crate) fn would_start_together(
             looked_at += LEAST_AS_NODES + part.order.len() as u64;
             let limit = limit_in(spec, part);
             let key = sharing_key(&fleet, state, spec);
-            match feasible(&spec.ask, limit, &fleet, part, key) {
+            let exempt = state.exemptions(spec, name);
+            let terms = PartitionTerms { limit, exempt };
+            match feasible(&spec.ask, terms, &fleet, part, key) {
                 Ok(demand) => lanes.push((number, demand)),
                 Err(reason) => refusal = refusal_for(reason, name, limit),
             }
@@ -255,7 +257,9 @@ impl Trial<'_> {
         self.count(LEAST_AS_NODES + part.order.len() as u64);
         let limit = limit_in(spec, part);
         let key = sharing_key(fleet, self.state, spec);
-        let demand = feasible(&spec.ask, limit, fleet, part, key)
+        let exempt = self.state.exemptions(spec, name);
+        let terms = PartitionTerms { limit, exempt };
+        let demand = feasible(&spec.ask, terms, fleet, part, key)
             .map_err(|reason| refusal_for(reason, name, limit))?;
         let Some(licenses) = self.licenses_due(&demand) else {
             let text = "no running job's end sets its licenses free";

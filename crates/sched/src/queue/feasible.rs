@@ -1,6 +1,6 @@
 //! The demand of a shape in a partition, and whether the partition could ever satisfy it.
 
-use crate::demand::Demand;
+use crate::demand::{Demand, PartitionTerms};
 use crate::nodes::fleet::{Fleet, PartView};
 use crate::nodes::room::{Room, SharingKey};
 use crate::place::choose;
@@ -50,7 +50,7 @@ pub(super) fn least_cpus(demand: &Result<Demand, Reason>, fleet: &Fleet) -> u32 
 /// runs.
 pub(crate) fn feasible(
     ask: &ResourceAsk,
-    limit: TimeLimit,
+    terms: PartitionTerms,
     fleet: &Fleet,
     part: &PartView,
     key: SharingKey,
@@ -63,20 +63,16 @@ pub(crate) fn feasible(
         PartitionState::Down => return Err(Reason::PartitionDown),
         PartitionState::Inactive => return Err(Reason::PartitionInactive),
     }
-    if limit > part.config.max_time {
+    let exempt = terms.exempt;
+    if terms.limit > exempt.max_time_in(&part.config) {
         return Err(Reason::PartitionTimeLimit);
     }
     if !within_memory_limit(fleet.config.as_deref(), &part.config, ask) {
         return Err(Reason::MaxMemPerLimit);
     }
-    let demand = Demand::new(ask, limit, fleet, part, key)?;
-    if part
-        .config
-        .max_nodes
-        .is_some_and(|most| demand.min_nodes > most)
-        || ask
-            .max_nodes
-            .is_some_and(|most| most < part.config.min_nodes)
+    let demand = Demand::new(ask, terms, fleet, part, key)?;
+    let fewest = exempt.min_nodes_in(&part.config);
+    if demand.min_nodes > demand.part_most_nodes || ask.max_nodes.is_some_and(|most| most < fewest)
     {
         return Err(Reason::PartitionNodeLimit);
     }

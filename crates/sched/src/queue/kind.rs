@@ -1,6 +1,7 @@
 //! The key of a shape: jobs with equal keys are equal to placement and to the order.
 
 use super::partitions_of;
+use crate::demand::PartitionTerms;
 use crate::nodes::fleet::Fleet;
 use crate::nodes::reserved::places_of;
 use crate::nodes::room::SharingKey;
@@ -9,6 +10,7 @@ use crate::order::{OrderClass, QueueOrder};
 use muster_core::decide::{barred, restricts};
 use muster_core::policy::limits::checks_starts;
 use muster_core::state::State;
+use muster_model::accounts::PartitionExemptions;
 use muster_model::het::HetPlace;
 use muster_model::job::{Job, Reason};
 use muster_model::limits::JOB_PLACES_MAX;
@@ -49,6 +51,8 @@ pub(crate) struct Kind {
     pub(super) qos: Option<String>,
     /// Partitions in which they may not start, and why.
     pub(super) barred: BTreeMap<String, Reason>,
+    /// Partitions of which some limits do not hold for them.
+    pub(super) exempt: BTreeMap<String, PartitionExemptions>,
     /// Their owner, if the owner has enough lanes that these jobs are tried in only one of their
     /// partitions.
     pub(super) crowded: Option<u32>,
@@ -133,7 +137,12 @@ impl Kind {
             }
             barred(state, &job.spec, config).map(|reason| (name.clone(), reason))
         });
+        let exempt = partitions.iter().filter_map(|name| {
+            let exempt = state.exemptions(&job.spec, name);
+            (exempt != PartitionExemptions::default()).then(|| (name.clone(), exempt))
+        });
         Kind {
+            exempt: exempt.collect(),
             ask: ask.clone(),
             partitions: partitions.to_vec(),
             barred: barred.collect(),
@@ -159,6 +168,14 @@ impl Kind {
                 .is_some_and(|p| p.kind == PreemptType::Qos))
             .then(|| state.qos_of(job).to_owned()),
             crowded: None,
+        }
+    }
+
+    /// What holds for them in a partition.
+    pub(super) fn terms_in(&self, partition: &str) -> PartitionTerms {
+        PartitionTerms {
+            limit: self.limit,
+            exempt: self.exempt.get(partition).copied().unwrap_or_default(),
         }
     }
 

@@ -281,6 +281,7 @@ fn use_counts_by_the_factor_of_the_qos() {
         let mut world = with("grptresmins=cpu=100", "", "", "");
         let mut qos = world.state.accounts.qos["q"].clone();
         qos.usage_factor_millionths = factor;
+        qos.flags = vec![Qos::USAGE_FACTOR_SAFE.into()];
         let (changes, at) = (vec![AccountsChange::Qos(qos)], world.now);
         world.apply(&Event::AccountsChanged {
             changes,

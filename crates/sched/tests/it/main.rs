@@ -18,6 +18,7 @@ mod memory_most;
 mod network;
 mod preempt;
 mod properties;
+mod qos_flags;
 mod ranked;
 mod reserved;
 mod searches;

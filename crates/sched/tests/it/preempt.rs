@@ -8,7 +8,7 @@ use crate::world::{World, cluster, job, nodes, partition, wide};
 use muster_core::event::{AccountsChange, Event};
 use muster_core::policy::access::privacy::View;
 use muster_model::accounts::Qos;
-use muster_model::command::{Command, NodeCommand, Plan};
+use muster_model::command::{Command, NodeCommand, Plan, UserCommand};
 use muster_model::config::{ClusterConfig, OverSubscribe, PartitionState};
 use muster_model::ids::JobId;
 use muster_model::job::{JobState, Reason};
@@ -671,4 +671,26 @@ fn tasks_of_an_array_get_room_in_one_go() {
     assert_eq!(victims, low.iter().map(|id| id.0).collect::<Vec<_>>());
     low.iter().for_each(|id| world.clean(*id));
     assert_eq!(world.preempting_pass().1.len(), 3);
+}
+
+/// `scontrol update PartitionName=p PreemptMode=` was refused.
+#[test]
+fn a_partition_changed_at_run_time_preempts_as_it_then_says() {
+    let mut world = tiers(1, 4, PreemptMode::Cancel);
+    let change = |world: &mut World, mode: &str| {
+        world.admin(UserCommand::UpdatePartition {
+            name: "p".into(),
+            pairs: vec![("PreemptMode".into(), mode.into())],
+            read: Vec::new(),
+        });
+    };
+    let low = world.submit(job(4, 60));
+    world.pass_by_core();
+    change(&mut world, "off");
+    world.submit(within("hi", job(4, 60)));
+    assert_eq!(world.preempting_pass(), (vec![], vec![]));
+    change(&mut world, "requeue");
+    assert_eq!(world.preempting_pass().0, [low.0]);
+    world.clean(low);
+    assert_eq!(world.state_of(low), (JobState::Pending, false));
 }

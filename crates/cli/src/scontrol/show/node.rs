@@ -178,6 +178,9 @@ pub(crate) fn write_partition(
     style.newline(out);
     out.push_str("AllocNodes=");
     text::list_or(out, &p.alloc_nodes, "ALL");
+    if let Some(alternate) = &p.alternate {
+        put!(out, " Alternate={alternate}");
+    }
     put!(out, " Default={}", yes(p.default));
     if let Some(bind) = p.cpu_bind {
         put!(out, " CpuBind={} ", bind.name());

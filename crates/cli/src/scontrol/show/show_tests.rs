@@ -164,3 +164,20 @@ fn partitions_are_billed_by_their_weights() {
     let nodes = partition.nodes.len() as u64;
     assert_eq!(billed(&partition), (cpus * 5 + nodes * 6) / 2);
 }
+
+#[test]
+fn a_partition_shows_its_alternate_and_its_preemption() {
+    let ctx = later();
+    let partition = PartitionConfig {
+        alternate: Some("other".to_owned()),
+        preempt_mode: Some("REQUEUE".to_owned()),
+        ..ctx.partitions[0].clone()
+    };
+    let mut out = String::new();
+    node::write_partition(&mut out, &partition, &ctx, PLAIN);
+    assert!(
+        out.contains("AllocNodes=ALL Alternate=other Default="),
+        "{out}"
+    );
+    assert!(out.contains(" PreemptMode=REQUEUE\n"), "{out}");
+}

@@ -59,6 +59,11 @@ pub(super) fn reason(rule: LimitRule, name: &str, qos: bool) -> Reason {
             _ => list[3],
         }
     };
+    if name.starts_with("license/")
+        && let Some(reason) = license_reason(rule, qos)
+    {
+        return reason;
+    }
     let either = |assoc: R, of_qos: R| if qos { of_qos } else { assoc };
     match rule {
         LimitRule::GrpJobs => either(R::AssocGrpJobsLimit, R::QOSGrpJobsLimit),
@@ -215,5 +220,48 @@ pub(super) fn reason(rule: LimitRule, name: &str, qos: bool) -> Reason {
                 R::QOSMinBilling,
             ],
         ),
+    }
+}
+
+/// Slurm's word for a limit on a license, where it has one.
+fn license_reason(rule: LimitRule, of_qos: bool) -> Option<Reason> {
+    use Reason as R;
+    let either = |assoc: R, qos: R| Some(if of_qos { qos } else { assoc });
+    match rule {
+        LimitRule::GrpTres => either(R::AssocGrpLicense, R::QOSGrpLicense),
+        LimitRule::GrpMins => either(R::AssocGrpLicenseMinutes, R::QOSGrpLicenseMinutes),
+        LimitRule::GrpRunMins => either(R::AssocGrpLicenseRunMinutes, R::QOSGrpLicenseRunMinutes),
+        LimitRule::MaxTres => either(R::AssocMaxLicensePerJob, R::QOSMaxLicensePerJob),
+        LimitRule::MaxMins => either(
+            R::AssocMaxLicenseMinutesPerJob,
+            R::QOSMaxLicenseMinutesPerJob,
+        ),
+        LimitRule::PerUser => Some(R::QOSMaxLicensePerUser),
+        LimitRule::PerAccount => Some(R::MaxLicensePerAccount),
+        LimitRule::MinTres => Some(R::QOSMinLicense),
+        LimitRule::GrpJobs
+        | LimitRule::GrpWall
+        | LimitRule::MaxJobs
+        | LimitRule::MaxWall
+        | LimitRule::PerNode
+        | LimitRule::JobsPerAccount
+        | LimitRule::RunMinsPerUser
+        | LimitRule::RunMinsPerAccount => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Jobs over a limit on licenses had the reason of devices.
+    #[test]
+    fn limits_on_licenses_have_reasons_of_their_own() {
+        let of = |rule, of_qos| reason(rule, "license/matlab", of_qos);
+        assert_eq!(of(LimitRule::GrpTres, false), Reason::AssocGrpLicense);
+        assert_eq!(of(LimitRule::GrpTres, true), Reason::QOSGrpLicense);
+        assert_eq!(of(LimitRule::MaxTres, true), Reason::QOSMaxLicensePerJob);
+        assert_eq!(of(LimitRule::PerUser, true), Reason::QOSMaxLicensePerUser);
+        assert_eq!(of(LimitRule::PerNode, true), Reason::QOSMaxGRESPerNode);
     }
 }

@@ -7,7 +7,7 @@ use super::{add_billing, submit_partitions};
 use crate::state::State;
 use crate::state::limit_use::CurrentUse;
 use muster_model::account_limits::{Limits, Scope, TresAmount, TresAmounts, TresUsage};
-use muster_model::accounts::ROOT;
+use muster_model::accounts::{Qos, ROOT};
 use muster_model::job::{Job, MILLION, Reason};
 use muster_model::time::{TimeLimit, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,6 +36,8 @@ struct Start<'a> {
     wall: TimeLimit,
     /// Factor by which its use counts, in millionths.
     factor: u64,
+    /// The factor by which the use up to its time limit counts where jobs must be able to run to their limits.
+    safe_factor: u64,
     now: Timestamp,
     /// Jobs must be able to run to their limits.
     safe: bool,
@@ -44,6 +46,9 @@ struct Start<'a> {
 impl<'a> Start<'a> {
     fn new(state: &State, job: &Job, tres: &'a TresAmounts, now: Timestamp) -> Start<'a> {
         let of = |name: &str| tres.get(name).unwrap_or(0);
+        let factor = state.usage_factor_millionths(job).unwrap_or(MILLION);
+        let qos = state.accounts.qos.get(state.qos_of(job));
+        let applies = qos.is_some_and(|qos| qos.has(Qos::USAGE_FACTOR_SAFE));
         Start {
             tres,
             minutes: match job.time_limit {
@@ -52,7 +57,8 @@ impl<'a> Start<'a> {
             },
             nodes: of("node"),
             wall: job.time_limit,
-            factor: state.usage_factor_millionths(job).unwrap_or(MILLION),
+            factor,
+            safe_factor: if applies { factor } else { MILLION },
             now,
             safe: (state.config.as_ref()).is_some_and(|c| c.order.enforce_safe),
         }
@@ -179,7 +185,7 @@ impl Check<'_> {
 
     fn group(&mut self, limits: &Limits, counts: &Counts<'_>) {
         let (now, safe) = (self.start.now, self.start.safe);
-        let (minutes, factor) = (self.start.minutes, self.start.factor);
+        let (minutes, factor) = (self.start.minutes, self.start.safe_factor);
         let counted = |asked: u64| counted_minutes(asked, minutes, factor);
         let jobs = limits.grp_jobs.map(u64::from);
         self.most(LimitRule::GrpJobs, jobs, counts.jobs(), 1);
@@ -302,7 +308,8 @@ impl State {
     /// Whether the passing of time alone may let a job start that this keeps back.
     pub fn is_limited_by_use(reason: Reason) -> bool {
         let name = reason.name();
-        name.contains("Minutes") && name.contains("Grp")
+        reason == Reason::QOSUsageThreshold
+            || name.contains("Minutes") && name.contains("Grp")
             || name.contains("RunMinsPer")
             || name.ends_with("GrpWallLimit")
     }
@@ -346,6 +353,7 @@ impl State {
     ) -> Option<ExceededLimit> {
         missing(self, job, partition)
             .or_else(|| self.over_limit(job, partition, tres, Beside::Use(more), now))
+            .or_else(|| below_threshold(self, job))
     }
 
     /// The limit that keeps a waiting job back, as far as that follows from its request.
@@ -514,6 +522,23 @@ fn missing(state: &State, job: &Job, partition: &str) -> Option<ExceededLimit> {
         return Some(over(Reason::InvalidQOS, Scope::Qos(qos.to_owned()), text));
     }
     None
+}
+
+/// The threshold of the job's QOS, where the fair share of its association is below it and the QOS enforces it.
+fn below_threshold(state: &State, job: &Job) -> Option<ExceededLimit> {
+    let name = state.qos_of(job);
+    let qos = (state.accounts.qos.get(name)).filter(|_| state.keeps_limits())?;
+    let enforced = qos.has(Qos::ENFORCE_USAGE_THRESHOLD);
+    let least = qos.usage_threshold_millionths.filter(|_| enforced)? as f64 / MILLION as f64;
+    let (account, user) = (job.spec.account_name(), &job.spec.owner.user);
+    let share = state.accounts.fair_share(account, user);
+    (share < least).then(|| ExceededLimit {
+        reason: Reason::QOSUsageThreshold,
+        scope: Scope::Qos(name.to_owned()),
+        limit: format!("UsageThreshold={least}"),
+        used: 0,
+        asked: 1,
+    })
 }
 
 /// Limits of a user in an account, in that partition, with those of the accounts above where it has none.
