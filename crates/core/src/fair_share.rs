@@ -145,7 +145,13 @@ mod tests {
             ],
         );
         let got = fair(&mut all, true);
-        let expected = [("a1", 0.75), ("a2", 1.0), ("b1", 0.25), ("b2", 0.5)];
+        let expected = [
+            ("root", 1.0),
+            ("a1", 0.6),
+            ("a2", 0.8),
+            ("b1", 0.2),
+            ("b2", 0.4),
+        ];
         let expected: Vec<(String, f64)> = expected
             .iter()
             .map(|(n, f)| ((*n).to_owned(), *f))
@@ -181,7 +187,7 @@ mod tests {
                 .map(|s| s.raw_usage)
                 .collect::<Vec<_>>()
         };
-        assert_eq!(all.shares.len(), 5, "{:?}", all.shares);
+        assert_eq!(all.shares.len(), 6, "{:?}", all.shares);
         let used = of(user, user);
         assert!(
             matches!(used[..], [used] if (used - 1000.0).abs() < 1.0),
@@ -255,6 +261,38 @@ mod tests {
         );
     }
 
+    /// As Slurm 22.05.8 does: root has one share beside the accounts before it has run any job, and after.
+    #[test]
+    fn root_has_a_share_beside_the_accounts() {
+        let mut all = with(
+            &[("chem", "root", 1), ("phys", "root", 1)],
+            &[("a", "phys", 1, 1.0)],
+        );
+        let listed = |all: &mut Accounts| {
+            fair(all, true);
+            let rows = all.shares.iter().map(|s| {
+                let (depth, part) = (s.depth, s.norm_shares);
+                format!("{depth} {} {} {part:.3} {:.0}", s.account, s.user, s.raw_usage)
+            });
+            rows.collect::<Vec<String>>()
+        };
+        let expected = [
+            "0 root  0.000 1",
+            "1 root root 0.333 0",
+            "1 chem  0.333 0",
+            "1 phys  0.333 1",
+            "2 phys a 1.000 1",
+        ];
+        assert_eq!(listed(&mut all), expected);
+        ensure_association(&mut all, "root", "root", Timestamp(0));
+        charge(&mut all, "root", "root", (1000, 0), Timestamp(0), 0);
+        charge(&mut all, "root", "root", (0, 1000), Timestamp(3000), 0);
+        let after = listed(&mut all);
+        assert_eq!(after[..2], ["0 root  0.000 4", "1 root root 0.333 3"]);
+        assert_eq!(after[2..], expected[2..]);
+        assert_eq!(fair(&mut Accounts::default(), true), []);
+    }
+
     #[test]
     fn equals_have_the_same() {
         let mut all = with(
@@ -285,15 +323,23 @@ mod tests {
     fn classic_halves_at_the_share() {
         let mut all = with(
             &[("a", "root", 1), ("b", "root", 1)],
-            &[("a1", "a", 1, 50.0), ("b1", "b", 1, 50.0)],
+            &[
+                ("root", "root", 0, 0.0),
+                ("a1", "a", 1, 50.0),
+                ("b1", "b", 1, 50.0),
+            ],
         );
-        assert!(fair(&mut all, false).iter().all(|(_, f)| *f == 0.5));
+        assert!(fair(&mut all, false)[1..].iter().all(|(_, f)| *f == 0.5));
         let mut all = with(
             &[("a", "root", 1), ("b", "root", 1)],
-            &[("a1", "a", 1, 100.0), ("b1", "b", 1, 0.0)],
+            &[
+                ("root", "root", 0, 0.0),
+                ("a1", "a", 1, 100.0),
+                ("b1", "b", 1, 0.0),
+            ],
         );
         let got = fair(&mut all, false);
-        assert!(got[0].1 == 0.25 && got[1].1 == 1.0, "{got:?}");
+        assert!(got[1].1 == 0.25 && got[2].1 == 1.0, "{got:?}");
     }
 
     /// Two levels further down the same use against the same share gives the same; a user who is off in another direction
@@ -317,6 +363,7 @@ mod tests {
         let mut even = with(
             tree,
             &[
+                ("root", "root", 0, 0.0),
                 ("c1", "c", 1, 25.0),
                 ("c2", "c", 1, 25.0),
                 ("b1", "b", 1, 50.0),
@@ -331,6 +378,7 @@ mod tests {
         let mut uneven = with(
             tree,
             &[
+                ("root", "root", 0, 0.0),
                 ("c1", "c", 1, 40.0),
                 ("c2", "c", 1, 10.0),
                 ("b1", "b", 1, 50.0),
@@ -343,6 +391,7 @@ mod tests {
         let mut over = with(
             tree,
             &[
+                ("root", "root", 0, 0.0),
                 ("c1", "c", 1, 40.0),
                 ("c2", "c", 1, 40.0),
                 ("b1", "b", 1, 20.0),
@@ -357,6 +406,7 @@ mod tests {
         let mut mixed = with(
             tree,
             &[
+                ("root", "root", 0, 0.0),
                 ("c1", "c", 1, 79.0),
                 ("c2", "c", 1, 1.0),
                 ("b1", "b", 1, 20.0),

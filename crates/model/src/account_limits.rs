@@ -6,7 +6,7 @@ mod edit;
 mod scope_use;
 
 pub use amounts::{TresAmount, TresAmounts};
-pub use edit::{LimitAsk, NOT_KEPT, is_counted};
+pub use edit::{LimitAsk, NOT_KEPT, is_tres};
 pub use scope_use::ScopeUse;
 
 use crate::time::Timestamp;

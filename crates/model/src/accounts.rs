@@ -575,13 +575,13 @@ impl Accounts {
 
     /// Whether the user has an association in the account, for all partitions or for any.
     pub fn has_association(&self, account: &str, user: &str) -> bool {
+        // That of root is there without being made, as sacctmgr shows it.
         let known = self.user(user);
-        known.is_some_and(|user| user.is_in(account))
+        (account, user) == (ROOT, ROOT) || known.is_some_and(|user| user.is_in(account))
     }
 
     /// Whether the user has an association in the account that holds in the partition.
     pub fn has_association_in(&self, account: &str, user: &str, partition: &str) -> bool {
-        // That of root is there without being made, as sacctmgr shows it.
         let known = self.user(user);
         (account, user) == (ROOT, ROOT)
             || known.is_some_and(|user| user.association(account, partition).is_some())

@@ -128,7 +128,7 @@ const WORDS: &[(&str, OptionStatus)] = &[
     ),
     (
         "energy, fs/disk, vmem, pages",
-        OptionStatus::Refused("as TRES of limits: no job is counted by them"),
+        OptionStatus::Partly("as TRES of limits: kept and shown, no job is counted by them"),
     ),
 ];
 

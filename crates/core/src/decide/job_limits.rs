@@ -123,10 +123,7 @@ fn add(counts: &mut BTreeMap<Scope, u32>, scope: Scope, tasks: u32) {
 /// Refuses a job that is over a limit on those that are submitted.
 pub(super) fn require(limit: Option<&'static str>) -> Result<(), Refusal> {
     limit.map_or(Ok(()), |name| {
-        Err(Refusal::new(
-            RefusalCode::AccountingPolicy,
-            format!("{name} of the job's association or QOS is reached"),
-        ))
+        Err(Refusal::new(RefusalCode::AccountingPolicy, name))
     })
 }
 

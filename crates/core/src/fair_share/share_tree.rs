@@ -52,6 +52,7 @@ impl Tree {
                 }
             }
         }
+        tree.add_root_user(accounts);
         let mut by_key: BTreeMap<(String, String), f64> = BTreeMap::new();
         let mut of_users: BTreeMap<String, f64> = BTreeMap::new();
         for ((account, user), usage) in &accounts.usage {
@@ -70,6 +71,17 @@ impl Tree {
         }
         tree.add_users_of_jobs(&of_users);
         tree
+    }
+
+    /// The user root in the account `root`, who has an association there without being added. Without any records that user has a
+    /// share like others: from the first job on.
+    fn add_root_user(&mut self, accounts: &Accounts) {
+        let has_records = !accounts.accounts.is_empty() || !accounts.users.is_empty();
+        let used = |(_, user): &(String, String)| user == ROOT;
+        let is_listed = accounts.user(ROOT).is_some_and(|root| root.is_in(ROOT));
+        if !is_listed && (has_records || accounts.usage.keys().any(used)) {
+            self.add(Some(0), ROOT, ROOT, 1);
+        }
     }
 
     /// Users who have run jobs without an association: each has one share beside the accounts, in an account of the own name,
@@ -109,7 +121,8 @@ impl Tree {
     pub(super) fn sum(&mut self, at: usize) -> f64 {
         let children = self.children(at);
         if self.nodes[at].share.user.is_empty() {
-            let used: f64 = children.iter().map(|c| self.sum(*c)).sum();
+            // The sum of no numbers is -0.0, which would be shown with its sign.
+            let used = (children.iter()).fold(0.0, |sum, child| sum + self.sum(*child));
             self.nodes[at].share.raw_usage = used;
         }
         let shares = |tree: &Tree, c: usize| match tree.nodes[c].share.raw_shares {

@@ -195,9 +195,9 @@ fn jobs_that_move_are_within_the_limits_on_those_that_are_submitted() {
     let to_few = |u: &mut JobUpdate| u.qos = Some("few".into());
     let to_short = |u: &mut JobUpdate| u.partitions = Some(vec!["short".into()]);
     let changes: [(Change<'_>, &str); 3] = [
-        (&to_narrow, "MaxSubmitJobs"),
-        (&to_few, "MaxSubmitJobsPerUser"),
-        (&to_short, "GrpSubmitJobs"),
+        (&to_narrow, "AssocMaxSubmitJobLimit"),
+        (&to_few, "QOSMaxSubmitJobPerUserLimit"),
+        (&to_short, "QOSGrpSubmitJobsLimit"),
     ];
     for (update, name) in changes {
         let refused = |w: &mut World, command| match w.user(1000, command) {
@@ -215,7 +215,7 @@ fn jobs_that_move_are_within_the_limits_on_those_that_are_submitted() {
         w.must(1000, change(target(jobs[0]), update));
         w.must(1000, change(target(jobs[1]), update));
         let why = refused(&mut w, change(target(jobs[2]), update));
-        assert!(why.starts_with(name), "{why}");
+        assert_eq!(why, name);
         w.must(
             1000,
             change(target(jobs[2]), &|u| u.comment = Some("x".into())),
@@ -230,7 +230,7 @@ fn jobs_that_move_are_within_the_limits_on_those_that_are_submitted() {
             ..spec("x")
         });
         let why = refused(&mut w, change(target(whole), update));
-        assert!(why.starts_with(name), "{why}");
+        assert_eq!(why, name);
         w.must(1000, change(task(whole, 0), &|u| u.nice = Some(1)));
         w.must(1000, change(task(whole, 1), &|u| u.nice = Some(2)));
         match w.user(1000, change(target(whole), update)) {

@@ -2,7 +2,7 @@
 //! controller stay.
 
 use super::entities::Entities;
-use muster_model::account_limits::{LimitAsk, Limits, TresAmounts, is_counted};
+use muster_model::account_limits::{LimitAsk, Limits, TresAmounts, is_tres};
 use muster_model::accounts::{Accounts, AssociationTerms, Qos, ROOT, User};
 use muster_model::command::ListEdit;
 use muster_model::command::{AccountsAsk, AccountsEdit, QosAsk, TermsAsk, WckeysAsk};
@@ -361,8 +361,8 @@ fn limits_ask(wanted: &Limits, own: Option<&Limits>, is_qos: bool) -> Vec<LimitA
     for ((name, wanted), (_, own)) in of_wanted.iter().zip(&of_own) {
         let gone = own.iter().filter(|tres| wanted.get(&tres.name).is_none());
         let gone = gone.map(|tres| format!("{}=-1", tres.name));
-        // TRES by which no job is counted would be refused.
-        let set = wanted.iter().filter(|tres| is_counted(&tres.name));
+        // Those of TRES that there are not would be refused.
+        let set = wanted.iter().filter(|tres| is_tres(&tres.name));
         let set = set.map(|tres| format!("{}={}", tres.name, tres.amount));
         let words: Vec<String> = set.chain(gone).collect();
         if wanted != own && !words.is_empty() {

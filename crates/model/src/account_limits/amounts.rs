@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 /// An amount of one counted resource.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode, Validate)]
 pub struct TresAmount {
-    /// `cpu`, `mem` (in MiB), `node`, `billing`, `gres/NAME`, `gres/NAME:TYPE`, `license/NAME`; older records may have others
-    /// (`energy`, `vmem`, `pages`, `fs/disk`), which have no effect.
+    /// `cpu`, `mem` (in MiB), `node`, `billing`, `gres/NAME`, `gres/NAME:TYPE`, `license/NAME`; `energy`, `vmem`, `pages`,
+    /// `fs/disk` and those of older records have no effect.
     #[n(0)]
     pub name: String,
     /// In units of the resource.

@@ -207,13 +207,11 @@ fn set_amounts(amounts: &mut TresAmounts, key: &str, value: &str) -> Result<(), 
                 "{key}: the name of a TRES has {bytes} bytes, the limit is {TRES_BYTES_MAX}"
             ));
         }
-        if !is_tres(&name) {
+        // Older records may have limits of others, which can be removed.
+        if count != "-1" && !is_tres(&name) {
             return Err(wrong(
                 "there is no such TRES; see sacctmgr show tres, gres/NAME and license/NAME",
             ));
-        }
-        if count != "-1" && !is_counted(&name) {
-            return Err(wrong(NOT_COUNTED));
         }
         if count == "-1" {
             changes.push((name, None));
@@ -231,25 +229,17 @@ fn set_amounts(amounts: &mut TresAmounts, key: &str, value: &str) -> Result<(), 
     }
 }
 
-/// Whether a limit can be set for a TRES of that name.
-fn is_tres(name: &str) -> bool {
-    let whole = ["cpu", "mem", "energy", "node", "billing", "vmem", "pages"];
-    let typed = ["gres/", "license/", "fs/", "bb/", "ic/"];
+/// Whether a limit can be set for a TRES of that name. No job is counted by energy, virtual memory, pages and disks, whose limits
+/// have no effect, as in Slurm.
+pub fn is_tres(name: &str) -> bool {
+    let whole = [
+        "cpu", "mem", "energy", "node", "billing", "vmem", "pages", "fs/disk",
+    ];
+    let typed = ["gres/", "license/"];
     whole.contains(&name)
         || typed
             .iter()
             .any(|prefix| name.len() > prefix.len() && name.starts_with(prefix))
-}
-
-/// Refusal of a limit of a known TRES by which no job is counted.
-const NOT_COUNTED: &str =
-    "no job is counted by it, the limit would never hold; it can be removed with -1";
-
-/// Whether jobs are counted by a TRES, so that limits of it hold. Others that older records have are kept, and have no effect.
-pub fn is_counted(tres: &str) -> bool {
-    let typed = ["gres/", "license/"];
-    let is_typed = |prefix: &&str| tres.len() > prefix.len() && tres.starts_with(prefix);
-    ["cpu", "mem", "node", "billing"].contains(&tres) || typed.iter().any(is_typed)
 }
 
 /// A number with a unit; memory is MiB without one.
@@ -287,16 +277,18 @@ mod tests {
             (of("mem"), of("cpu"), of("license/matlab")),
             (Some(2048), Some(1024), Some(2))
         );
-        // Older records have limits of what no job is counted by.
-        limits.grp_tres = [("energy", 5), ("vmem", 4)].into_iter().collect();
-        set(&mut limits, "grptres", "energy=-1,ENERGY=-1,billing=-1").unwrap();
+        let uncounted = "energy=5,vmem=4,pages=0,fs/disk=4";
+        set(&mut limits, "grptres", uncounted).unwrap();
+        let of = |name: &str| limits.grp_tres.get(name);
+        assert_eq!((of("fs/disk"), of("pages")), (Some(4), Some(0)));
+        // Older records have limits of others.
+        limits.grp_tres = [("energy", 5), ("vmem", 4), ("ic/ofed", 1)].into_iter().collect();
+        set(&mut limits, "grptres", "energy=-1,ENERGY=-1,billing=-1,ic/ofed=-1").unwrap();
         let named = |limits: &Limits, name: &str| limits.grp_tres.get(name).is_some();
-        assert!(!named(&limits, "energy") && !named(&limits, "billing") && named(&limits, "vmem"));
+        assert!(!named(&limits, "energy") && !named(&limits, "ic/ofed") && named(&limits, "vmem"));
         for (value, why) in [
             ("nosuch=1", "no such TRES"),
-            ("energy=5", "no job is counted by it"),
-            ("fs/disk=3", "no job is counted by it"),
-            ("pages=0", "no job is counted by it"),
+            ("ic/ofed=1", "no such TRES"),
             ("gres/=1", "no such TRES"),
             ("cpu", "expected name=number"),
             ("cpu=abc", "expected a number"),

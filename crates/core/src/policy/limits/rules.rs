@@ -23,6 +23,28 @@ pub(super) enum LimitRule {
     MinTres,
 }
 
+/// The limited number of jobs that are submitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum SubmitRule {
+    /// `GrpSubmitJobs`.
+    Group,
+    /// `MaxSubmitJobs`, `MaxSubmitJobsPerUser`.
+    User,
+    /// `MaxSubmitJobsPerAccount`.
+    Account,
+}
+
+/// Slurm's word for a limit on submitted jobs that is reached.
+pub(super) fn submit_reason(rule: SubmitRule, of_qos: bool) -> &'static str {
+    match (rule, of_qos) {
+        (SubmitRule::Group, false) => "AssocGrpSubmitJobsLimit",
+        (SubmitRule::Group, true) => "QOSGrpSubmitJobsLimit",
+        (SubmitRule::User, false) => "AssocMaxSubmitJobLimit",
+        (SubmitRule::User, true) => "QOSMaxSubmitJobPerUserLimit",
+        (SubmitRule::Account, _) => "MaxSubmitJobsPerAccount",
+    }
+}
+
 /// sacctmgr's name of it.
 pub(super) fn written(rule: LimitRule) -> &'static str {
     match rule {

@@ -2,7 +2,7 @@
 //! well; that of the partition comes before the job's own. Limits of groups hold at each level of the tree of accounts,
 //! others where they are set nearest to the user.
 
-use super::rules::{LimitRule, reason, written};
+use super::rules::{LimitRule, SubmitRule, reason, submit_reason, written};
 use super::{add_billing, submit_partitions};
 use crate::state::State;
 use crate::state::limit_use::CurrentUse;
@@ -314,7 +314,7 @@ impl State {
             || name.ends_with("GrpWallLimit")
     }
 
-    /// The limit that keeps `tasks` more jobs of this kind from being submitted.
+    /// Slurm's word for the limit that keeps `tasks` more jobs of this kind from being submitted.
     pub fn submit_limit(&self, job: &Job, tasks: u32) -> Option<&'static str> {
         submit_limit_beside(self, job, true, tasks, |_, used| Some(used))
     }
@@ -421,7 +421,7 @@ impl State {
     }
 }
 
-/// The limit that keeps `tasks` more jobs of this kind from being submitted, to all of their partitions if they wait.
+/// Slurm's word for the limit that keeps `tasks` more jobs of this kind from being submitted, to all of their partitions if they wait.
 /// `counts` gives the number that counts for a scope, from the state's: `None` where it is no more than before.
 pub(crate) fn submit_limit_beside(
     state: &State,
@@ -448,39 +448,41 @@ fn submit_limit_of(
     tasks: u32,
     counts: impl Fn(&Scope, u32) -> Option<u32>,
 ) -> Option<&'static str> {
-    let mut by_qos: BTreeSet<&'static str> = BTreeSet::new();
+    let mut by_qos: BTreeSet<SubmitRule> = BTreeSet::new();
     for scope in scopes {
         let limits = state.limits_in(&scope);
         let used = state.limit_use.get(&scope).map_or(0, |u| u.submitted);
         let used = counts(&scope, used);
-        let checks: &[(&'static str, Option<u32>)] = match &scope {
-            Scope::Account(_) | Scope::Qos(_) => &[("GrpSubmitJobs", limits.grp_submit)],
+        let checks: &[(SubmitRule, Option<u32>)] = match &scope {
+            Scope::Account(_) | Scope::Qos(_) => &[(SubmitRule::Group, limits.grp_submit)],
             Scope::Association(..) | Scope::PartitionAssociation(..) => &[
-                ("GrpSubmitJobs", limits.grp_submit),
-                ("MaxSubmitJobs", limits.max_submit),
+                (SubmitRule::Group, limits.grp_submit),
+                (SubmitRule::User, limits.max_submit),
             ],
-            Scope::QosUser(..) => &[("MaxSubmitJobsPerUser", limits.max_submit)],
-            Scope::QosAccount(..) => &[("MaxSubmitJobsPerAccount", limits.max_submit_account)],
+            Scope::QosUser(..) => &[(SubmitRule::User, limits.max_submit)],
+            Scope::QosAccount(..) => &[(SubmitRule::Account, limits.max_submit_account)],
         };
         let of_qos = !matches!(
             scope,
             Scope::Account(_) | Scope::Association(..) | Scope::PartitionAssociation(..)
         );
-        for (name, most) in checks {
+        for (rule, most) in checks {
             let Some(most) = most else { continue };
-            let kind = if name.starts_with("Grp") {
-                "Grp"
-            } else {
-                "Max"
+            // A limit of a QOS on each user or on each account replaces one of the association.
+            let is_set = match (of_qos, rule) {
+                (false, SubmitRule::User) => {
+                    by_qos.contains(&SubmitRule::User) || by_qos.contains(&SubmitRule::Account)
+                }
+                _ => by_qos.contains(rule),
             };
-            if !of_qos && by_qos.contains(kind) || of_qos && by_qos.contains(name) {
+            if is_set {
                 continue;
             }
             if of_qos {
-                by_qos.extend([kind, *name]);
+                by_qos.insert(*rule);
             }
             if used.is_some_and(|used| used.saturating_add(tasks) > *most) {
-                return Some(name);
+                return Some(submit_reason(*rule, of_qos));
             }
         }
     }
