@@ -293,11 +293,14 @@ impl Forecaster {
 
     /// The questions that have waited for long enough.
     pub(crate) fn overdue(&mut self, time: Instant) -> Vec<ForecastQuery> {
-        let mut overdue = Vec::new();
-        while let Some(query) = self.waiting.pop_front_if(|query| query.until <= time) {
-            overdue.push(query.asked);
-        }
-        overdue
+        let is_overdue = |query: &WaitingQuery| query.until <= time;
+        let count = self
+            .waiting
+            .iter()
+            .take_while(|query| is_overdue(query))
+            .count();
+        let overdue = self.waiting.drain(..count);
+        overdue.map(|query| query.asked).collect()
     }
 
     /// Why a job waits, if it is in the scope of the user who asks; without what would start it sooner if that is not asked for.
@@ -499,8 +502,10 @@ mod tests {
     }
 
     fn result(position: Position, took: Duration, is_over: bool) -> ForecastResult {
-        let mut forecast = Forecast::default();
-        forecast.simulated = usize::try_from(position).unwrap();
+        let forecast = Forecast {
+            simulated: usize::try_from(position).unwrap(),
+            ..Forecast::default()
+        };
         ForecastResult {
             forecast,
             position,
