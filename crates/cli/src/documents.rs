@@ -144,16 +144,25 @@ impl Connect for NewConnection {
     fn keep(&mut self, _: Client) {}
 }
 
-/// Prints the document of slurmrestd, which says of a controller that does not answer that it is down. Gives whether it
-/// answers.
-pub(crate) fn print_ping(dialect: Dialect) -> bool {
+/// Version of slurmrestd's paths since which there is `conf`.
+const CONF_SINCE: u32 = 45;
+
+/// Prints the answer at a path of slurmrestd; at `ping` it says of a controller that does not answer that it is down. Gives
+/// whether it is no error. The configuration is in the layout of v0.0.45 where an earlier one is asked for, which has none.
+pub(crate) fn print_answer(path: &str, dialect: Dialect) -> bool {
+    let known = match path {
+        "conf" if dialect.number() < CONF_SINCE => {
+            Dialect::of_version(CONF_SINCE, dialect.is_yaml())
+        }
+        _ => None,
+    };
     let document = CommandDocument {
         command: "scontrol",
         area: "slurm",
-        path: "ping".to_owned(),
+        path: path.to_owned(),
         query: Vec::new(),
     };
-    match document.print_over(&mut NewConnection, dialect) {
+    match document.print_over(&mut NewConnection, known.unwrap_or(dialect)) {
         Ok(status) => status == HttpStatus::OK,
         Err(failure) => {
             failure.report();

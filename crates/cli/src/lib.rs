@@ -69,7 +69,7 @@ const COMMANDS: [(&str, Main); 51] = [
     ("sgather", sgather::main),
     ("scancel", scancel::main),
     ("scontrol", |args| {
-        scontrol::main(args, documents::print_ping)
+        scontrol::main(args, documents::print_answer)
     }),
     ("scrontab", scrontab::main),
     ("strigger", strigger::main),

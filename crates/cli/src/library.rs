@@ -243,7 +243,7 @@ pub fn accounts(client: &mut Client) -> Result<Accounts, ConnectError> {
 pub fn scontrol(args: &[String]) -> Result<String, String> {
     process::copy_variables();
     let (code, kept) =
-        say::run_captured(|| crate::scontrol::main(args, crate::documents::print_ping));
+        say::run_captured(|| crate::scontrol::main(args, crate::documents::print_answer));
     match code == ExitCode::SUCCESS {
         true => Ok(kept.out),
         false => Err(kept.err.trim_end().to_owned()),

@@ -16,6 +16,7 @@ use crate::sreport::measure::Period;
 use application::Rules;
 use jiff::Zoned;
 use muster_conf::endpoint::conf_path;
+use muster_model::accounts::Share;
 use muster_model::hostlist;
 use muster_model::time::Timestamp;
 use muster_proto::acct::{AcctJob, AcctQuery};
@@ -25,7 +26,7 @@ use period::{Division, Every, divide};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
-use sums::{JobSums, MEASURES, Measure};
+use sums::{FAIR_SHARE, JobSums, MEASURES, Measure};
 
 /// muster report.
 pub(crate) static SPEC: Spec = Spec {
@@ -96,7 +97,7 @@ seconds. With nodes as rows, a job counts for each of its nodes. The application
 rule of applications.conf beside slurm.conf that fits (lines of APPLICATION FIELD PATTERN, FIELD being name, step, command or comment), else \
 the program of its first step, else its name.
 Columns: runs*, completed*, failed*, timeout*, out_of_memory*, node_failed*, cancelled*, other, failed_share, mean_s*, median_s*, p95_s*, \
-longest_s*, wait_s*, cpu_s*, gpu_s*, node_s, cpu_efficiency*, last_end.
+longest_s*, wait_s*, wait_p95_s, cpu_s*, gpu_s*, node_s, cpu_efficiency*, fair_share, last_end.
 ";
 
 /// Bytes of a row beside its words: its sums, and its part of the answer.
@@ -376,6 +377,11 @@ impl Plan<'_> {
     /// It cannot be asked.
     pub(crate) fn read(&self, client: &mut Client) -> Result<Work<'_>, ConnectError> {
         let mut work = Work::new(self, &client.endpoint.cluster);
+        let request = self.request;
+        let mut shown = request.columns.iter().chain(&request.sort);
+        if shown.any(|measure| measure.name == FAIR_SHARE) {
+            work.shares = query::accounts(client)?.accounts.shares;
+        }
         let mut query = self.request.query.clone();
         (query.start, query.end) = (Some(self.period.start), Some(self.period.end));
         query::accounting_in_parts(client, query, |jobs, at| {
@@ -397,6 +403,8 @@ pub(crate) struct Work<'a> {
     /// Rows are missing, since there was no room for them.
     is_full: bool,
     total: JobSums,
+    /// Fair shares, where the report shows them.
+    shares: Vec<Share>,
 }
 
 impl<'a> Work<'a> {
@@ -408,6 +416,24 @@ impl<'a> Work<'a> {
             row_bytes: 0,
             is_full: false,
             total: JobSums::default(),
+            shares: Vec::new(),
+        }
+    }
+
+    /// Gives rows that name a user its fair share: the highest of all accounts, or that of the account that the row names.
+    fn add_fair_shares(&mut self) {
+        let by = &self.plan.request.by;
+        let place = |wanted| by.iter().position(|(_, dimension)| *dimension == wanted);
+        let Some(user) = place(Dimension::User) else {
+            return;
+        };
+        let account = place(Dimension::Account);
+        for ((_, words), sums) in &mut self.rows {
+            let is_of = |share: &&Share| {
+                share.user == words[user] && account.is_none_or(|at| share.account == words[at])
+            };
+            let factors = self.shares.iter().filter(is_of);
+            sums.fair_share = factors.map(|share| share.fair_share).max_by(f64::total_cmp);
         }
     }
 
@@ -424,6 +450,7 @@ impl<'a> Work<'a> {
             ));
         }
         self.total.finish();
+        self.add_fair_shares();
         let keys = request.every.iter().map(|every| every.name());
         Ok(Report {
             cluster: self.cluster,

@@ -39,6 +39,7 @@ mod value;
 pub use call::Connect;
 pub(crate) use command::{CommandDocument, part};
 pub use http::{AnswerSink, Caller, HttpStatus, Method, Request, RestReply};
+pub use openapi::ApiDescription;
 
 use crate::connect::{Client, ConnectError};
 use crate::listing::document::DocumentReader;
@@ -229,6 +230,15 @@ impl Connect for GivenConnection {
 /// Paths that say little, however much there is in the cluster.
 const SMALL: [&str; 4] = ["ping", "diag", "licenses", "reconfigure"];
 
+/// The schemas of a version's answers, by their names.
+#[cfg(test)]
+pub(crate) fn schemas_of_version(version: u32) -> serde_json::Map<String, serde_json::Value> {
+    let all = shapes::of_version(version);
+    all.into_iter()
+        .map(|(name, schema)| (name.to_string(), schema))
+        .collect()
+}
+
 /// Whether an answer may be long, as a list of all jobs is.
 pub fn is_listing(method: Method, path: &str) -> bool {
     let found = route::read_path(path).and_then(|path| route::find(&path, method));
@@ -238,9 +248,4 @@ pub fn is_listing(method: Method, path: &str) -> bool {
         let is_one = path.ends_with('}') && !path.ends_with("job/{job_id}");
         method == Method::Get && !is_one && !SMALL.contains(&path)
     })
-}
-
-/// The description of the API (OpenAPI 3), if the path is its; anyone may read it.
-pub fn description(path: &str) -> Option<RestReply> {
-    openapi::at(path)
 }

@@ -36,14 +36,14 @@ struct Session {
     done: bool,
     /// `--dry-run`.
     dry_run: bool,
-    print_ping: PrintPing,
+    print_answer: PrintAnswer,
 }
 
-/// Prints the answer to `ping` as a document of slurmrestd, and gives whether the controller answers.
-pub(crate) type PrintPing = fn(Dialect) -> bool;
+/// Prints the answer at a path of slurmrestd as a document, and gives whether that is no error.
+pub(crate) type PrintAnswer = fn(&str, Dialect) -> bool;
 
 /// Runs scontrol.
-pub(crate) fn main(args: &[String], print_ping: PrintPing) -> ExitCode {
+pub(crate) fn main(args: &[String], print_answer: PrintAnswer) -> ExitCode {
     let say = Say::new("scontrol");
     let parsed = match SPEC.parse(args) {
         Ok(parsed) => parsed,
@@ -59,7 +59,7 @@ pub(crate) fn main(args: &[String], print_ping: PrintPing) -> ExitCode {
         failed: false,
         done: false,
         dry_run: false,
-        print_ping,
+        print_answer,
     };
     if std::env::var_os("SCONTROL_ALL").is_some() {
         session.flags.all = true;
@@ -237,6 +237,12 @@ impl Session {
     }
 
     fn show(&mut self, rest: &[String]) {
+        if let ([what], Some(dialect)) = (rest, self.flags.dialect)
+            && show::is_config(what)
+        {
+            self.failed |= !(self.print_answer)("conf", dialect);
+            return;
+        }
         if scontrol_show(rest, &self.flags) != ExitCode::SUCCESS {
             self.failed = true;
         }
@@ -338,7 +344,7 @@ mod tests {
             failed: false,
             done: false,
             dry_run: false,
-            print_ping: |_| true,
+            print_answer: |_, _| true,
         }
     }
 

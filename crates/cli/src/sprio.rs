@@ -3,7 +3,8 @@
 use crate::SLURM_VERSION;
 use crate::clusters::ClusterSelection;
 use crate::connect::Client;
-use crate::listing::context::uid_of;
+use crate::listing::context::{Ctx, uid_of};
+use crate::listing::document::{Dialect, Writer, print_document, versions};
 use crate::listing::{Failure, complain, failed_call, print, query};
 use crate::options::{Arg, HelpForm, Parsed, Spec, also, flag, opt};
 use muster_model::order_config::Multifactor;
@@ -23,6 +24,7 @@ pub(crate) static SPRIO: Spec = Spec {
         flag("help", "show this help message"),
         flag("noheader", "no line above the columns").short('h'),
         opt("jobs", "LIST", "these jobs").short('j').optional(),
+        opt("json", "VERSION", "as JSON; --json=list names the versions").optional(),
         flag("local", "jobs of this cluster").stored(ALONE),
         flag("long", "more columns").short('l'),
         flag("norm", "factors from 0 to 1").short('n'),
@@ -36,6 +38,7 @@ pub(crate) static SPRIO: Spec = Spec {
         flag("verbose", "say what is asked").short('v'),
         flag("version", "print the version").short('V'),
         flag("weights", "weights of the factors").short('w'),
+        opt("yaml", "VERSION", "as YAML; as for JSON").optional(),
     ],
     variables: &[("SPRIO_FORMAT", "format")],
     notes: "",
@@ -61,11 +64,16 @@ struct Options {
     uids: Vec<u32>,
     partitions: Vec<String>,
     sort: String,
+    /// `--json`, `--yaml`.
+    document: Option<Dialect>,
 }
 
 /// Runs sprio.
 pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     let parsed = SPRIO.parse(args).map_err(Failure::new)?;
+    if let Some(text) = versions(&parsed) {
+        return print_text(&text);
+    }
     let mut options = Options {
         format: std::env::var("SPRIO_FORMAT").ok(),
         ..Options::default()
@@ -92,6 +100,9 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
             "usage" => return print_text(USAGE),
             "clusters" => ClusterSelection::choose_one("sprio", &value)?,
             "format" => options.format = Some(value.clone()),
+            "json" | "yaml" => {
+                options.document = Some(Dialect::parse("sprio", *name == "yaml", &value)?);
+            }
             "long" => options.long = true,
             "noheader" => options.no_header = true,
             "norm" => options.norm = true,
@@ -133,7 +144,14 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     let failed = failed_call("slurm_load_job_prio");
     let mut client = Client::connect().map_err(&failed)?;
     let answer = query::priorities(&mut client).map_err(&failed)?;
-    print(&render(&options, &answer)?);
+    match options.document {
+        Some(dialect) => {
+            let ctx = Ctx::new(&client.endpoint.cluster);
+            let (jobs, weights) = chosen(&options, &answer)?;
+            print_document(dialect, "sprio", &ctx, |w| write_jobs(w, &jobs, weights));
+        }
+        None => print(&render(&options, &answer)?),
+    }
     Ok(())
 }
 
@@ -168,27 +186,14 @@ fn values(options: &Options, parsed: &Parsed, verbose: usize) -> String {
     )
 }
 
-fn render(options: &Options, answer: &PrioritiesAnswer) -> Result<String, Failure> {
-    let weights = answer
-        .settings
-        .as_ref()
-        .ok_or_else(|| Failure::new(NOT_RUNNING))?;
-    let format = match (&options.format, options.long) {
-        (Some(format), _) => format.clone(),
-        (None, true) if options.norm => LONG_NORM.to_owned(),
-        (None, true) => LONG.to_owned(),
-        (None, false) => default_format(weights, options),
-    };
-    let columns = columns(&format);
+/// The jobs that are shown, in order, and the weights of their factors.
+fn chosen<'a>(
+    options: &Options,
+    answer: &'a PrioritiesAnswer,
+) -> Result<(Vec<&'a JobPriority>, &'a Multifactor), Failure> {
+    let weights = answer.settings.as_ref();
+    let weights = weights.ok_or_else(|| Failure::new(NOT_RUNNING))?;
     check_order(&options.sort)?;
-    let mut out = String::new();
-    if !options.no_header {
-        line(&mut out, &columns, |letter| header(letter).to_owned());
-    }
-    if options.weights {
-        line(&mut out, &columns, |letter| weight(letter, weights));
-        return Ok(out);
-    }
     let fits = |p: &&JobPriority| {
         let array = p.array.map(|task| task.array.0);
         (options.jobs.is_empty()
@@ -198,10 +203,86 @@ fn render(options: &Options, answer: &PrioritiesAnswer) -> Result<String, Failur
             && (options.partitions.is_empty() || options.partitions.contains(&p.partition))
     };
     let mut jobs: Vec<&JobPriority> = answer.jobs.iter().filter(fits).collect();
+    sort(&mut jobs, &options.sort, weights);
+    Ok((jobs, weights))
+}
+
+/// The document: the priority of each job, its weighted factors as columns show them, and the weights.
+fn write_jobs(w: &mut Writer<'_>, jobs: &[&JobPriority], weights: &Multifactor) {
+    const FACTORS: [(&str, char); 7] = [
+        ("age", 'A'),
+        ("association", 'B'),
+        ("fair_share", 'F'),
+        ("job_size", 'J'),
+        ("partition", 'P'),
+        ("qos", 'Q'),
+        ("site", 'S'),
+    ];
+    let list = |w: &mut Writer<'_>, list: &[(String, f64)]| {
+        w.list("tres", |w| {
+            for (name, value) in list {
+                w.item(|w| {
+                    w.text("type", name);
+                    w.raw("value", value);
+                });
+            }
+        });
+    };
+    w.map("weights", |w| {
+        for (name, letter) in FACTORS.into_iter().filter(|(_, letter)| *letter != 'S') {
+            w.raw(name, weight(letter, weights));
+        }
+        list(w, &weights.weight_tres);
+    });
+    w.list("jobs", |w| {
+        for job in jobs {
+            w.item(|w| {
+                w.raw("job_id", job.job.0);
+                w.raw("array_job_id", job.array.map_or(0, |task| task.array.0));
+                match job.array {
+                    Some(task) => w.raw("array_task_id", task.index),
+                    None => w.raw("array_task_id", "null"),
+                }
+                w.text("partition", &job.partition);
+                w.raw("user_id", job.uid);
+                w.text("user_name", &job.user);
+                w.raw("priority", job.priority);
+                w.raw("nice", job.factors.nice);
+                w.map("factors", |w| {
+                    for (name, letter) in FACTORS {
+                        let (value, of) = factor(letter, job, weights);
+                        w.map(name, |w| {
+                            w.raw("weighted", value);
+                            w.raw("normalized", if of > 0.0 { value / of } else { 0.0 });
+                        });
+                    }
+                    list(w, &job.factors.tres);
+                });
+            });
+        }
+    });
+}
+
+fn render(options: &Options, answer: &PrioritiesAnswer) -> Result<String, Failure> {
+    let (jobs, weights) = chosen(options, answer)?;
+    let format = match (&options.format, options.long) {
+        (Some(format), _) => format.clone(),
+        (None, true) if options.norm => LONG_NORM.to_owned(),
+        (None, true) => LONG.to_owned(),
+        (None, false) => default_format(weights, options),
+    };
+    let columns = columns(&format);
+    let mut out = String::new();
+    if !options.no_header {
+        line(&mut out, &columns, |letter| header(letter).to_owned());
+    }
+    if options.weights {
+        line(&mut out, &columns, |letter| weight(letter, weights));
+        return Ok(out);
+    }
     if jobs.is_empty() && !options.jobs.is_empty() {
         return Ok("Unable to find jobs matching user/id(s) specified\n".to_owned());
     }
-    sort(&mut jobs, &options.sort, weights);
     for job in jobs {
         line(&mut out, &columns, |letter| cell(letter, job, weights));
     }

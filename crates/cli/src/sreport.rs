@@ -11,7 +11,9 @@ mod used;
 use crate::SLURM_VERSION;
 use crate::clusters::ClusterSelection;
 use crate::connect::Client;
-use crate::listing::table::Style;
+use crate::listing::context::Ctx;
+use crate::listing::document::{Dialect, Writer, print_document, versions};
+use crate::listing::table::{Cell, Style, Table};
 use crate::listing::{Failure, failed_call, print, time_input};
 use crate::options::{HelpForm, Spec, flag, opt};
 use jiff::Zoned;
@@ -47,6 +49,7 @@ pub(crate) static SPEC: Spec = Spec {
         flag("federation", "all clusters of the federation")
             .stored("this cluster is not in a federation"),
         flag("help", "print this help").short('h'),
+        opt("json", "VERSION", "as JSON; --json=list names the versions").optional(),
         flag("local", "this cluster").stored("there is no other"),
         flag("noheader", "nothing above the rows").short('n'),
         flag("parsable", "fields separated by '|', and one at the end").short('p'),
@@ -66,6 +69,7 @@ pub(crate) static SPEC: Spec = Spec {
             .short('v')
             .stored("there is no more to say"),
         flag("version", "print the version").short('V'),
+        opt("yaml", "VERSION", "as YAML; as for JSON").optional(),
     ],
     variables: &[],
     notes: "Reports: cluster AccountUtilizationByUser, UserUtilizationByAccount, UserUtilizationByWckey, Utilization, \
@@ -83,15 +87,21 @@ struct Settings {
     time: TimeFormat,
     /// Trackable resources that were asked for; none is CPUs, and no column that says so.
     tres: Option<Vec<String>>,
+    /// `--json`, `--yaml`.
+    document: Option<Dialect>,
 }
 
 /// Runs sreport.
 pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     let parsed = SPEC.parse(args).map_err(Failure::new)?;
+    if let Some(text) = versions(&parsed) {
+        return print_text(&text);
+    }
     let mut settings = Settings {
         style: Style::default(),
         time: MINUTES,
         tres: None,
+        document: None,
     };
     for (name, value) in &parsed.options {
         let value = value.clone().unwrap_or_default();
@@ -100,6 +110,9 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
             "help" => return print_text(&SPEC.help()),
             "usage" => return print_text(&SPEC.usage()),
             "cluster" => ClusterSelection::choose_one("sreport", &value)?,
+            "json" | "yaml" => {
+                settings.document = Some(Dialect::parse("sreport", *name == "yaml", &value)?);
+            }
             "noheader" => settings.style.bare = true,
             "parsable" => settings.style.bars = Some(true),
             "parsable2" => settings.style.bars = Some(false),
@@ -351,8 +364,50 @@ fn report(kind: &str, given: &[String], settings: &Settings) -> Result<(), Failu
     let mut client = Client::connect().map_err(&failed)?;
     let facts = reports::ReportData::ask(&mut client, kind, &request, period).map_err(&failed)?;
     let table = reports::make(kind, report, &facts, &request, &settings)?;
-    print(&table.render(settings.style));
+    match settings.document {
+        Some(dialect) => {
+            let ctx = Ctx::new(&client.endpoint.cluster);
+            let title = ReportTitle {
+                category: kind,
+                report,
+                period,
+            };
+            print_document(dialect, "sreport", &ctx, |w| write(w, &title, &table));
+        }
+        None => print(&table.render(settings.style)),
+    }
     Ok(())
+}
+
+/// The report that a document has.
+struct ReportTitle<'a> {
+    category: &'a str,
+    report: &'a str,
+    period: Period,
+}
+
+/// The main part of the document: the rows, each with its cells by the names of the columns.
+fn write(w: &mut Writer<'_>, title: &ReportTitle<'_>, table: &Table) {
+    w.map("report", |w| {
+        w.text("category", title.category);
+        w.text("name", title.report);
+        w.raw("start", title.period.start.unix_s());
+        w.raw("end", title.period.end.unix_s());
+        w.list("rows", |w| {
+            for row in &table.rows {
+                w.item(|w| {
+                    for (column, cell) in table.columns.iter().zip(row) {
+                        match cell {
+                            Cell::Amount(text) if text.parse::<f64>().is_ok() => {
+                                w.raw(&column.header, text);
+                            }
+                            Cell::Amount(text) | Cell::Text(text) => w.text(&column.header, text),
+                        }
+                    }
+                });
+            }
+        });
+    });
 }
 
 fn time_format(word: &str) -> Result<TimeFormat, Failure> {

@@ -4,9 +4,11 @@ use crate::SLURM_VERSION;
 use crate::connect::{Client, ConnectError, unexpected};
 use crate::listing::account::{AcctRow, AmountStyle};
 use crate::listing::context::Ctx;
+use crate::listing::document::{Dialect, print_document, versions};
 use crate::listing::{Failure, complain, print};
 use crate::measure::{self, AgentQuestion, MESSAGE_TIMEOUT, NodeAnswer, ask_agents, nodes_of};
 use crate::options::{Arg, HelpForm, Opt, Spec, also, flag, opt};
+use crate::sacct::document::write_measured;
 use crate::sacct::fields::{AcctField, find};
 use crate::sacct::{Separation, cell, names_in_rows};
 use crate::targets::{job_target, step_number};
@@ -42,6 +44,7 @@ static OPTIONS: &[Opt] = &[
     also("format", "fields", Arg::Required),
     flag("help", "print this help").short('h'),
     flag("helpformat", "names of the columns").short('e'),
+    opt("json", "VERSION", "as JSON; --json=list names the versions").optional(),
     opt("jobs", "LIST", "these steps: 12, 12.0, 12.batch, 12_3.0").short('j'),
     flag("noconvert", "memory always in bytes"),
     flag("noheader", "no lines above the columns").short('n'),
@@ -53,6 +56,7 @@ static OPTIONS: &[Opt] = &[
         .short('v')
         .stored("nothing more is known"),
     flag("version", "print the version").short('V'),
+    opt("yaml", "VERSION", "as YAML; as for JSON").optional(),
 ];
 
 const COLUMNS: &str = "JobID,MaxVMSize,MaxVMSizeNode,MaxVMSizeTask,AveVMSize,MaxRSS,MaxRSSNode,MaxRSSTask,AveRSS,\
@@ -75,11 +79,16 @@ struct Options {
     no_header: bool,
     keep_units: bool,
     separation: Separation,
+    /// `--json`, `--yaml`.
+    document: Option<Dialect>,
 }
 
 /// Runs sstat.
 pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     let parsed = SPEC.parse(args).map_err(Failure::new)?;
+    if let Some(text) = versions(&parsed) {
+        return print_text(&text);
+    }
     let mut options = Options::default();
     for (name, value) in parsed.options {
         let value = value.unwrap_or_default();
@@ -89,6 +98,9 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
             "jobs" => {
                 let listed = value.split(',').filter(|word| !word.is_empty());
                 options.jobs.extend(listed.map(str::to_owned));
+            }
+            "json" | "yaml" => {
+                options.document = Some(Dialect::parse("sstat", name == "yaml", &value)?);
             }
             "noconvert" => options.keep_units = true,
             "noheader" => options.no_header = true,
@@ -171,6 +183,11 @@ impl Options {
             complain(&format!("sstat: error: {failure}"));
         }
         let measured = StepMeasurements::of(answers);
+        if let Some(dialect) = self.document {
+            let jobs: Vec<AcctJob> = (chosen.iter()).map(|own| own.answered(&measured)).collect();
+            print_document(dialect, "sstat", &ctx, |w| write_measured(w, &jobs, &ctx));
+            return Ok(());
+        }
         for own in &chosen {
             self.rows(&mut out, &columns, (own, &measured), &ctx);
         }
@@ -378,6 +395,19 @@ impl ChosenSteps {
         let all = || self.info.job.steps.iter().map(|step| &**step);
         let numbers = self.steps.iter();
         numbers.filter_map(move |number| all().find(|step| step.step == *number))
+    }
+
+    /// As below, without steps of which a node has not answered.
+    fn answered(&self, measured: &StepMeasurements) -> AcctJob {
+        let id = self.info.job.id;
+        let is_silent = |step: &Step| nodes_of_step(step).any(|node| measured.is_silent(id, &node));
+        let silent: Vec<StepNo> = (self.records())
+            .filter(|step| is_silent(step))
+            .map(|step| step.step)
+            .collect();
+        let mut job = self.with_usage(measured);
+        job.steps.retain(|step| !silent.contains(&step.step));
+        job
     }
 
     /// As much of the job as the columns need.

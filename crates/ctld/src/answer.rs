@@ -30,7 +30,7 @@ use muster_proto::client::{
 };
 use std::collections::{HashMap, HashSet};
 
-pub(crate) use jobs::jobs;
+pub(crate) use jobs::{KnownStarts, jobs};
 pub(crate) use rows::Rows;
 
 /// Nodes in one part of an answer.

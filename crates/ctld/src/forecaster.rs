@@ -1,6 +1,9 @@
 //! Expected starts and explanations. They are computed on a copy of the state and on a thread of their own, so that
 //! neither the writer nor other readers wait for them; a result is used until the state has changed and it may be
 //! computed again. Users take turns, and the state is copied when it is somebody's turn.
+//!
+//! Expected starts are worked out in slices, between which others have their turns, for a limited time; starts beyond it are
+//! estimates. A question waits for them for a limited time too, and is then answered with what is known.
 
 use crate::audit::Entry;
 use crate::clock::now;
@@ -18,22 +21,34 @@ use muster_model::command::{Identity, Reply};
 use muster_model::ids::JobId;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::spec::JobSpec;
-use muster_proto::client::{JobFilter, Response};
+use muster_model::time::Timestamp;
+use muster_proto::client::{JobFilter, Response, StartsProgress};
 use muster_proto::frame;
 use muster_sched::forecast::{
-    Forecast, ForecastBounds, forecast, would_start, would_start_together,
+    Forecast, ForecastBounds, ForecastRun, would_start, would_start_together,
 };
 use muster_sched::{explain, explain_briefly};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 /// Time after which expected starts are computed again though nothing has changed: time has passed.
 const SERVES_MS: u64 = 30_000;
 /// Factor by which the thread rests longer than it worked, so that listings in a loop do not keep it busy.
 const REST: u32 = 3;
+/// Time that one turn of a forecast takes; an instant that takes longer ends it.
+const SLICE: Duration = Duration::from_millis(200);
+/// Time of work for one forecast.
+const WORK_MAX: Duration = Duration::from_secs(10);
+/// Time of work after which an intermediate result is published.
+const PUBLISH_EVERY: Duration = Duration::from_secs(1);
+/// Time that a question waits for expected starts.
+const WAIT_MAX: Duration = Duration::from_secs(2);
+/// Where forecasts take longer than this, questions do not wait for them.
+const SLOW: Duration = Duration::from_secs(1);
 
 /// A question about jobs.
 pub(crate) struct ForecastQuery {
@@ -52,6 +67,8 @@ const EVERYBODY: u32 = u32::MAX;
 enum ForecastTask {
     /// Expected starts, of a state of this position or a later one.
     Starts(Position),
+    /// Their next slice.
+    MoreStarts(Box<StartsRun>),
     Why {
         job: JobId,
         /// Without what would start it sooner.
@@ -65,6 +82,28 @@ enum ForecastTask {
         RequestOrigin,
         oneshot::Sender<Reply>,
     ),
+}
+
+/// A forecast of all expected starts under way.
+struct StartsRun {
+    run: ForecastRun,
+    position: Position,
+    at: Timestamp,
+    took: Duration,
+    /// Time of work up to the result that was published last.
+    published: Duration,
+}
+
+impl StartsRun {
+    fn result(&self, forecast: Forecast, is_over: bool) -> ForecastResult {
+        ForecastResult {
+            forecast,
+            position: self.position,
+            at: self.at,
+            took: self.took,
+            is_over,
+        }
+    }
 }
 
 /// Tasks that wait for the thread.
@@ -105,9 +144,24 @@ impl Tasks {
 /// The replica's end of the thread.
 pub(crate) struct Forecaster {
     tasks: Arc<Tasks>,
-    latest: Option<(ForecastResult, Instant)>,
-    /// Questions that wait for the current computation.
-    waiting: Vec<(Position, ForecastQuery)>,
+    latest: Option<LatestForecast>,
+    /// A forecast is asked for or under way.
+    in_progress: bool,
+    /// Questions that wait for it, the oldest first.
+    waiting: VecDeque<WaitingQuery>,
+}
+
+/// The result that questions are answered with.
+struct LatestForecast {
+    result: ForecastResult,
+    received: Instant,
+}
+
+/// A question that waits for expected starts of a state of this position or a later one.
+struct WaitingQuery {
+    position: Position,
+    until: Instant,
+    asked: ForecastQuery,
 }
 
 impl Drop for Forecaster {
@@ -135,57 +189,118 @@ impl Forecaster {
         Ok(Forecaster {
             tasks,
             latest: None,
-            waiting: Vec::new(),
+            in_progress: false,
+            waiting: VecDeque::new(),
         })
     }
 
     /// Expected starts as they were worked out last.
     pub(crate) fn starts(&self) -> Option<&Forecast> {
-        self.latest.as_ref().map(|(latest, _)| &latest.forecast)
+        self.latest.as_ref().map(|latest| &latest.result.forecast)
     }
 
-    /// Gives a question back if it can be answered from known results, else keeps it until there is one.
+    /// How far they were worked out.
+    pub(crate) fn progress(&self) -> StartsProgress {
+        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let forecast = self.starts();
+        StartsProgress {
+            at: self.latest.as_ref().map(|latest| latest.result.at),
+            simulated: forecast.map_or(0, |forecast| number(forecast.simulated)),
+            estimated: forecast.map_or(0, |forecast| number(forecast.estimated)),
+            in_progress: self.in_progress,
+        }
+    }
+
+    /// Gives a question back if it is to be answered from known results, else keeps it until there is one, or
+    /// until it has waited for long enough.
     pub(crate) fn ask(
         &mut self,
         state: &State,
         position: Position,
         asked: ForecastQuery,
+        time: Instant,
     ) -> Option<ForecastQuery> {
         let waits = |id: &JobId| state.pending.contains(id) || state.arrays.contains_key(id);
         let ids = &asked.filter.ids;
         if state.pending.is_empty() || !(ids.is_empty() || ids.iter().any(waits)) {
             return Some(asked);
         }
-        if let Some((latest, received)) = &self.latest {
-            let fresh = now().since_ms(latest.at) < SERVES_MS && latest.position == position;
-            if fresh || received.elapsed() < latest.took * REST {
+        if let Some(LatestForecast { result, received }) = &self.latest {
+            let fresh = now().since_ms(result.at) < SERVES_MS && result.position == position;
+            let rests = time.saturating_duration_since(*received) < result.took * REST;
+            if result.is_over && (fresh || rests) {
                 return Some(asked);
             }
         }
-        if self.waiting.is_empty() {
-            self.tasks.push(EVERYBODY, ForecastTask::Starts(position));
+        self.begin(position);
+        if self
+            .latest
+            .as_ref()
+            .is_some_and(|latest| latest.result.took > SLOW)
+        {
+            return Some(asked);
         }
-        self.waiting.push((position, asked));
+        self.waiting.push_back(WaitingQuery {
+            position,
+            until: time + WAIT_MAX,
+            asked,
+        });
         None
     }
 
-    /// A forecast has arrived. Returns the questions that it can answer; a client that has read a later position
-    /// waits for the next.
+    fn begin(&mut self, position: Position) {
+        if !self.in_progress {
+            self.in_progress = true;
+            self.tasks.push(EVERYBODY, ForecastTask::Starts(position));
+        }
+    }
+
+    /// A forecast has arrived, or a part of it. Returns the questions that it can answer; a client that has read a later
+    /// position waits for the next. A part replaces no result that was over.
     pub(crate) fn received(
         &mut self,
         position: Position,
         foreseen: ForecastResult,
     ) -> Vec<ForecastQuery> {
-        let known = foreseen.position;
-        self.latest = Some((foreseen, Instant::now()));
-        let waiting = std::mem::take(&mut self.waiting);
-        let (answered, later): (Vec<_>, Vec<_>) =
-            waiting.into_iter().partition(|(seen, _)| *seen <= known);
-        self.waiting = later;
-        if !self.waiting.is_empty() {
-            self.tasks.push(EVERYBODY, ForecastTask::Starts(position));
+        let (known, is_over) = (foreseen.position, foreseen.is_over);
+        let replaces = |latest: &LatestForecast| is_over || !latest.result.is_over;
+        if self.latest.as_ref().is_none_or(replaces) {
+            self.latest = Some(LatestForecast {
+                result: foreseen,
+                received: Instant::now(),
+            });
         }
-        answered.into_iter().map(|(_, asked)| asked).collect()
+        if !is_over {
+            return Vec::new();
+        }
+        self.in_progress = false;
+        let waiting = std::mem::take(&mut self.waiting);
+        let (answered, later): (Vec<_>, Vec<_>) = waiting
+            .into_iter()
+            .partition(|query| query.position <= known);
+        self.waiting = later.into();
+        if !self.waiting.is_empty() {
+            self.begin(position);
+        }
+        answered.into_iter().map(|query| query.asked).collect()
+    }
+
+    /// Time until a question has waited for long enough.
+    pub(crate) fn due_in(&self, time: Instant) -> Option<Duration> {
+        let first = self.waiting.front()?;
+        Some(first.until.saturating_duration_since(time))
+    }
+
+    /// The questions that have waited for long enough.
+    pub(crate) fn overdue(&mut self, time: Instant) -> Vec<ForecastQuery> {
+        let is_overdue = |query: &WaitingQuery| query.until <= time;
+        let count = self
+            .waiting
+            .iter()
+            .take_while(|query| is_overdue(query))
+            .count();
+        let overdue = self.waiting.drain(..count);
+        overdue.map(|query| query.asked).collect()
     }
 
     /// Why a job waits, if it is in the scope of the user who asks; without what would start it sooner if that is not asked for.
@@ -226,44 +341,97 @@ fn copied(to_replica: &Sender<ToReplica>) -> Option<Box<State>> {
 fn work(tasks: &Tasks, to_replica: &Sender<ToReplica>) {
     while let Some((uid, task)) = tasks.next() {
         let begun = Instant::now();
-        let Some(state) = copied(to_replica) else {
+        if perform(task, tasks, to_replica).is_none() {
             return;
-        };
-        match task {
-            ForecastTask::Starts(position) => {
-                let (begin, at) = (Instant::now(), now());
-                let foreseen = ForecastResult {
-                    forecast: caught(|| forecast(&state, at, ForecastBounds::default()))
-                        .unwrap_or_default(),
-                    position,
-                    at,
-                    took: begin.elapsed(),
-                };
-                if to_replica
-                    .send(ToReplica::ForecastResult(Box::new(foreseen)))
-                    .is_err()
-                {
-                    return;
-                }
-            }
-            ForecastTask::Why {
-                job,
-                is_brief,
-                identity,
-                out,
-            } => explain_job(&state, job, is_brief, &identity, &out),
-            ForecastTask::Try(identity, specs, place, reply) => {
-                let answer = tried(&state, &identity, &specs);
-                if let Some(first) = specs.first() {
-                    Entry::of_trial(&state, &identity, first, place).replied(&answer);
-                }
-                let _ = reply.send(answer);
-            }
         }
         let took = begun.elapsed().as_nanos();
         let took = u64::try_from(took).unwrap_or(u64::MAX);
         tasks.locked().charge(uid, took);
     }
+}
+
+/// Performs a task, or a slice of it. None once the replica has stopped.
+fn perform(task: ForecastTask, tasks: &Tasks, to_replica: &Sender<ToReplica>) -> Option<()> {
+    match task {
+        ForecastTask::Starts(position) => {
+            let state = copied(to_replica)?;
+            let (begun, at) = (Instant::now(), now());
+            let begin = || ForecastRun::new(*state, at, ForecastBounds::default());
+            let Ok(run) = caught(begin) else {
+                let result = ForecastResult {
+                    forecast: Forecast::default(),
+                    position,
+                    at,
+                    took: begun.elapsed(),
+                    is_over: true,
+                };
+                return publish(to_replica, result);
+            };
+            let run = StartsRun {
+                run,
+                position,
+                at,
+                took: begun.elapsed(),
+                published: Duration::ZERO,
+            };
+            advance(Box::new(run), tasks, to_replica)
+        }
+        ForecastTask::MoreStarts(run) => advance(run, tasks, to_replica),
+        ForecastTask::Why {
+            job,
+            is_brief,
+            identity,
+            out,
+        } => {
+            let state = copied(to_replica)?;
+            explain_job(&state, job, is_brief, &identity, &out);
+            Some(())
+        }
+        ForecastTask::Try(identity, specs, place, reply) => {
+            let state = copied(to_replica)?;
+            let answer = tried(&state, &identity, &specs);
+            if let Some(first) = specs.first() {
+                Entry::of_trial(&state, &identity, first, place).replied(&answer);
+            }
+            let _ = reply.send(answer);
+            Some(())
+        }
+    }
+}
+
+/// Works out expected starts for the time of a slice, and queues the next.
+fn advance(mut run: Box<StartsRun>, tasks: &Tasks, to_replica: &Sender<ToReplica>) -> Option<()> {
+    let begun = Instant::now();
+    let slice = caught(|| {
+        loop {
+            let is_over = run.run.advance();
+            if is_over || begun.elapsed() >= SLICE {
+                return is_over;
+            }
+        }
+    });
+    run.took += begun.elapsed();
+    let is_over = match slice {
+        Ok(is_over) => is_over || run.took >= WORK_MAX,
+        Err(_) => return publish(to_replica, run.result(Forecast::default(), true)),
+    };
+    if is_over || run.took >= run.published + PUBLISH_EVERY {
+        run.published = run.took;
+        let forecast = caught(|| run.run.so_far()).unwrap_or_default();
+        publish(to_replica, run.result(forecast, is_over))?;
+    }
+    if is_over {
+        return Some(());
+    }
+    let next = ForecastTask::MoreStarts(run);
+    tasks.locked().put_back(EVERYBODY, next);
+    Some(())
+}
+
+/// Publishes a result. None once the replica has stopped.
+fn publish(to_replica: &Sender<ToReplica>, result: ForecastResult) -> Option<()> {
+    let sent = to_replica.send(ToReplica::ForecastResult(Box::new(result)));
+    sent.ok()
 }
 
 fn explain_job(state: &State, job: JobId, is_brief: bool, identity: &Identity, out: &Outbox) {
@@ -309,4 +477,97 @@ fn tried(state: &State, identity: &Identity, specs: &[JobSpec]) -> Reply {
 fn fault_refusal() -> Refusal {
     let detail = "the request met a fault in the controller; see the log of slurmctld";
     Refusal::new(RefusalCode::InvalidValue, detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A forecaster without a thread, a state with a job that waits, and a question for all expected starts.
+    fn case() -> (Forecaster, State, impl Fn() -> ForecastQuery) {
+        let forecaster = Forecaster {
+            tasks: Arc::default(),
+            latest: None,
+            in_progress: false,
+            waiting: VecDeque::new(),
+        };
+        let mut state = State::default();
+        state.pending.insert(JobId(1));
+        let question = || ForecastQuery {
+            identity: Identity::default(),
+            filter: JobFilter::default(),
+            out: crate::outbox::channel(None).0,
+        };
+        (forecaster, state, question)
+    }
+
+    fn result(position: Position, took: Duration, is_over: bool) -> ForecastResult {
+        let forecast = Forecast {
+            simulated: usize::try_from(position).unwrap(),
+            ..Forecast::default()
+        };
+        ForecastResult {
+            forecast,
+            position,
+            at: now(),
+            took,
+            is_over,
+        }
+    }
+
+    #[test]
+    fn a_question_waits_for_a_limited_time() {
+        let (mut forecaster, state, question) = case();
+        let time = Instant::now();
+        assert!(forecaster.ask(&state, 1, question(), time).is_none());
+        assert_eq!(forecaster.due_in(time), Some(WAIT_MAX));
+        assert!(forecaster.overdue(time).is_empty());
+        assert_eq!(forecaster.overdue(time + WAIT_MAX).len(), 1);
+        assert_eq!(forecaster.due_in(time), None);
+        let progress = forecaster.progress();
+        assert!(progress.in_progress && progress.at.is_none());
+    }
+
+    #[test]
+    fn nobody_waits_where_forecasts_are_slow() {
+        let (mut forecaster, state, question) = case();
+        let time = Instant::now();
+        assert!(forecaster.ask(&state, 5, question(), time).is_none());
+        let part = result(5, Duration::from_millis(1500), false);
+        assert!(
+            forecaster.received(5, part).is_empty(),
+            "a part answers nobody"
+        );
+        assert!(forecaster.ask(&state, 6, question(), time).is_some());
+        let whole = result(5, Duration::from_secs(5), true);
+        assert_eq!(forecaster.received(6, whole).len(), 1);
+        assert!(!forecaster.progress().in_progress);
+        // A part of a later forecast does not replace a whole one.
+        let later = Instant::now() + Duration::from_secs(60);
+        assert!(forecaster.ask(&state, 7, question(), later).is_some());
+        assert!(forecaster.progress().in_progress);
+        forecaster.received(7, result(7, Duration::from_secs(1), false));
+        assert_eq!(forecaster.progress().simulated, 5);
+        forecaster.received(7, result(7, Duration::from_secs(2), true));
+        assert_eq!(forecaster.progress().simulated, 7);
+    }
+
+    #[test]
+    fn a_forecast_is_made_in_slices_that_end() {
+        let (to_replica, inbox) = channel();
+        let run = StartsRun {
+            run: ForecastRun::new(State::default(), now(), ForecastBounds::default()),
+            position: 3,
+            at: now(),
+            took: WORK_MAX,
+            published: WORK_MAX,
+        };
+        let tasks = Tasks::default();
+        advance(Box::new(run), &tasks, &to_replica).unwrap();
+        let Ok(ToReplica::ForecastResult(result)) = inbox.try_recv() else {
+            panic!("a forecast has used its time, and is not published");
+        };
+        assert!(result.is_over && result.position == 3);
+        assert!(tasks.locked().is_empty(), "no slice follows");
+    }
 }

@@ -178,7 +178,10 @@ pub struct ForecastResult {
     /// Position of the last event that it knows.
     pub(crate) position: Position,
     pub(crate) at: Timestamp,
+    /// Time that the thread has spent on it.
     pub(crate) took: Duration,
+    /// Nothing is added to it: the simulation is over, or has used its time.
+    pub(crate) is_over: bool,
 }
 
 /// To the replica.

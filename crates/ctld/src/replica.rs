@@ -94,6 +94,8 @@ pub(crate) struct ReplicaQuery {
     identity: Identity,
     query: Box<Query>,
     answer: Outbox,
+    /// It has waited for expected starts, and is answered with those that are known.
+    has_waited: bool,
 }
 
 impl Replica {
@@ -127,6 +129,8 @@ impl Replica {
                 }
             }
             self.pass_changes_on();
+            let overdue = self.forecaster.overdue(Instant::now());
+            self.queue_forecast_queries(overdue);
             if let Some((uid, question)) = self.questions.pop() {
                 let begun = Instant::now();
                 self.pulse.begin(ThreadActivity::Answering);
@@ -138,9 +142,11 @@ impl Replica {
         }
     }
 
-    /// Waits for a message, or until clients are to have what has changed.
+    /// Waits for a message, or until clients are to have what has changed, or the expected starts that are known.
     fn next_message(&self) -> Result<ToReplica, RecvTimeoutError> {
-        match self.changes.due_in(Instant::now()) {
+        let now = Instant::now();
+        let waits = [self.changes.due_in(now), self.forecaster.due_in(now)];
+        match waits.into_iter().flatten().min() {
             Some(wait) => self.inbox.recv_timeout(wait),
             None => self.inbox.recv().map_err(RecvTimeoutError::from),
         }
@@ -166,11 +172,18 @@ impl Replica {
             identity,
             query,
             answer,
+            has_waited,
         } = question;
         if answer.is_gone() {
             return;
         }
-        if let Err(Panicked(why)) = caught(|| self.query(identity, query, answer)) {
+        let answered = caught(|| match &**query {
+            Query::Jobs(filter) | Query::Listing(filter) if *has_waited => {
+                self.list_with_starts(identity, query, filter, answer);
+            }
+            query => self.query(identity, query, answer),
+        });
+        if let Err(Panicked(why)) = answered {
             let text = crate::quarantine::bounded(query, 200);
             error!("query {text} of user {} is refused: {why}", identity.user);
             self.rows = caught(|| answer::Rows::rebuilt(&mut self.state)).unwrap_or_default();
@@ -218,6 +231,7 @@ impl Replica {
                     identity,
                     query,
                     answer,
+                    has_waited: false,
                 };
                 self.questions.push(question.identity.uid, question);
             }
@@ -230,9 +244,8 @@ impl Replica {
                 self.forecaster.try_job(identity, specs, place, reply);
             }
             ToReplica::ForecastResult(foreseen) => {
-                for asked in self.forecaster.received(self.position, *foreseen) {
-                    self.jobs(&asked);
-                }
+                let answered = self.forecaster.received(self.position, *foreseen);
+                self.queue_forecast_queries(answered);
             }
             ToReplica::WaitStarted {
                 identity,
@@ -342,9 +355,9 @@ impl Replica {
                     filter: filter.clone(),
                     out: out.clone(),
                 };
-                if let Some(asked) = self.forecaster.ask(&self.state, position, asked) {
-                    self.jobs(&asked);
-                }
+                let now = Instant::now();
+                let known = self.forecaster.ask(&self.state, position, asked, now);
+                self.queue_forecast_queries(known.into_iter().collect());
             }
             Query::Jobs(filter) | Query::Listing(filter) => {
                 self.list(identity, query, filter, out);
@@ -460,26 +473,70 @@ impl Replica {
                 true => frame,
                 false => [std::mem::take(&mut begun), frame].concat(),
             };
-            let mut sent = Err(OutboxError);
-            for other in &others {
-                sent = sent.or(other.send(frame.clone()));
-            }
-            first.send(frame).or(sent)
+            send_to_all(first, &others, frame)
         });
     }
 
-    fn jobs(&self, asked: &ForecastQuery) {
-        let starts = self.forecaster.starts().filter(|_| asked.filter.starts);
-        let mut send = |frame| asked.out.send(frame);
-        let scope = JobScope::of(&self.state, &asked.identity);
-        let wanted = (&asked.filter, &scope);
-        answer::jobs(&self.state, None, wanted, starts, &mut send);
+    /// Queues queries whose expected starts are known, or have been waited for long enough, in the turns of their users.
+    fn queue_forecast_queries(&mut self, queries: Vec<ForecastQuery>) {
+        for ForecastQuery {
+            identity,
+            filter,
+            out,
+        } in queries
+        {
+            let question = ReplicaQuery {
+                identity,
+                query: Box::new(Query::Jobs(filter)),
+                answer: out,
+                has_waited: true,
+            };
+            self.questions.push(question.identity.uid, question);
+        }
+    }
+
+    /// Answers a question for jobs with the expected starts that are known, and all others that ask the same and see the same.
+    fn list_with_starts(
+        &mut self,
+        identity: &Identity,
+        query: &Query,
+        filter: &JobFilter,
+        first: &Outbox,
+    ) {
+        let state = &self.state;
+        let scope = JobScope::of(state, identity);
+        let same = |other: &ReplicaQuery| {
+            other.has_waited
+                && *other.query == *query
+                && sees_the_same(state, identity, &other.identity)
+        };
+        let others = self.questions.take_all(same);
+        let others: Vec<_> = others.into_iter().map(|question| question.answer).collect();
+        let known = answer::KnownStarts {
+            forecast: self.forecaster.starts(),
+            progress: self.forecaster.progress(),
+        };
+        let wanted = (filter, &scope);
+        answer::jobs(&self.state, None, wanted, Some(known), &mut |frame: Vec<
+            u8,
+        >| {
+            send_to_all(first, &others, frame)
+        });
     }
 
     fn write_snapshot_if_due(&mut self) {
         let (state, position) = (&self.state, self.position);
         self.snapshots.write_if_due(state, position, Instant::now());
     }
+}
+
+/// Sends a part of an answer to all who wait for it. An error once all of them have disconnected.
+fn send_to_all(first: &Outbox, others: &[Outbox], frame: Vec<u8>) -> Result<(), OutboxError> {
+    let mut sent = Err(OutboxError);
+    for other in others {
+        sent = sent.or(other.send(frame.clone()));
+    }
+    first.send(frame).or(sent)
 }
 
 fn sees_partitions(state: &State, identity: &Identity) -> bool {

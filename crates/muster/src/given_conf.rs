@@ -29,13 +29,15 @@ const OWN_KEYS: [&str; 14] = [
 
 /// Files that a controller and its nodes read from the directory of slurm.conf and that name nothing of a private
 /// cluster's own.
-const COMPANIONS: [&str; 6] = [
+const COMPANIONS: [&str; 7] = [
     "cgroup.conf",
     "gres.conf",
     "job_container.conf",
     "topology.conf",
     "topology.yaml",
     "mpi.conf",
+    // The addresses and keys are the site's: notices of this cluster go there too.
+    muster_conf::webhooks::FILE,
 ];
 
 /// A given file after its adaptation.

@@ -116,6 +116,7 @@ fn parse(args: &[String]) -> Result<Option<Args>> {
     if let Some(count) = variable("SLURMRESTD_MAX_CONNECTIONS") {
         parsed.limits.connections = at_least_one("SLURMRESTD_MAX_CONNECTIONS", &count)?;
     }
+    let mut wants_description = false;
     let (flags, operands) = DAEMON.parse_with_operands(args)?;
     for (letter, value) in flags {
         match letter {
@@ -127,14 +128,7 @@ fn parse(args: &[String]) -> Result<Option<Args>> {
             })?,
             'f' => parsed.conf = value.into(),
             'g' => parsed.group = Some(value),
-            'G' => {
-                let description = muster_cli::rest::description("/openapi/v3");
-                say!(
-                    "{}\n",
-                    description.map_or_else(String::new, |answer| answer.body.into_owned())
-                );
-                return Ok(None);
-            }
+            'G' => wants_description = true,
             'h' => {
                 say!("{}", DAEMON.help());
                 return Ok(None);
@@ -163,6 +157,12 @@ fn parse(args: &[String]) -> Result<Option<Args>> {
             // The table has no others.
             _ => {}
         }
+    }
+    if wants_description {
+        let description = parsed.served.description().at("/openapi/v3");
+        let text = description.map_or_else(String::new, |answer| answer.body.into_owned());
+        say!("{text}\n");
+        return Ok(None);
     }
     parsed.authentication = authentication;
     let listen = variable("SLURMRESTD_LISTEN").unwrap_or_default();

@@ -563,6 +563,27 @@ pub struct JobsPage {
     #[n(5)]
     #[cbor(default)]
     pub starts: Vec<(u32, ExpectedStart)>,
+    /// How far expected starts were worked out (last part only, where they were asked for).
+    #[n(6)]
+    #[cbor(default)]
+    pub progress: Option<StartsProgress>,
+}
+
+/// How far the expected starts of an answer were worked out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct StartsProgress {
+    /// When their computation began; none if there are no results yet.
+    #[n(0)]
+    pub at: Option<Timestamp>,
+    /// Number of jobs whose start was simulated.
+    #[n(1)]
+    pub simulated: u32,
+    /// Number of jobs whose start is an estimate, because the simulation has not come to them.
+    #[n(2)]
+    pub estimated: u32,
+    /// The controller is at work on a later result.
+    #[n(3)]
+    pub in_progress: bool,
 }
 
 /// [`Response::Jobs`] as the controller writes it: from the records where they lie.
@@ -595,6 +616,10 @@ pub struct WrittenJobsPage {
     #[n(5)]
     #[cbor(default)]
     pub starts: Vec<(u32, ExpectedStart)>,
+    /// How far expected starts were worked out (last part only, where they were asked for).
+    #[n(6)]
+    #[cbor(default)]
+    pub progress: Option<StartsProgress>,
 }
 
 /// Nodes, partitions and settings.

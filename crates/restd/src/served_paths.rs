@@ -1,7 +1,7 @@
 //! The paths of Slurm's API that are served (`-s`, `-d`): all, or those of some parts and versions.
 
 use crate::identity::Authentication;
-use muster_cli::rest::{self, HttpStatus, RestReply};
+use muster_cli::rest::{self, ApiDescription, HttpStatus, RestReply};
 
 /// Ways of authentication, and the paths that are served.
 #[derive(Clone, Debug)]
@@ -78,7 +78,13 @@ impl ServedPaths {
         Ok(())
     }
 
-    /// Whether a path is served. Paths that are not Slurm's always are.
+    /// The description of the paths that are served.
+    pub fn description(&self) -> ApiDescription {
+        let served = self.clone();
+        ApiDescription::of(move |path| served.has(path))
+    }
+
+    /// Whether a path is served. Paths that are not Slurm's always are, but for descriptions of versions that are not.
     fn has(&self, path: &str) -> bool {
         if self.parts.is_empty() && self.versions.is_empty() {
             return true;
@@ -92,6 +98,12 @@ impl ServedPaths {
         let part = match first {
             "slurm" | "util" => ApiPart::Slurmctld,
             "slurmdb" => ApiPart::Slurmdbd,
+            "openapi" if is_version(version) => {
+                let areas = ["slurm", "slurmdb"].iter();
+                return areas
+                    .into_iter()
+                    .any(|area| self.has(&format!("/{area}/{version}")));
+            }
             _ => return true,
         };
         let of = |served: &ServedPart| {
@@ -161,6 +173,32 @@ mod tests {
         }
         assert!(served("", "").has("/slurm%64b/v0.0.43/jobs"));
         assert!(!served("", "v0.0.43").has("/slurm/v0.0.4%31/ping"));
+    }
+
+    #[test]
+    fn what_is_served_is_described() {
+        let described = |served: &ServedPaths, path: &str| {
+            let answer = served.description().at(path).unwrap();
+            let document: String = answer.body.into_owned();
+            PATHS.map(|path| document.contains(&format!("\"{path}\":")))
+        };
+        for (parts, versions) in [
+            ("", ""),
+            ("openapi/slurmctld", ""),
+            ("dbv0.0.43,v0.0.44", ""),
+            ("slurmctld", "data_parser/v0.0.43"),
+        ] {
+            let served = served(parts, versions);
+            let expected = PATHS.map(|path| served.has(path));
+            assert_eq!(
+                described(&served, "/openapi/v3"),
+                expected,
+                "{parts} {versions}"
+            );
+        }
+        let one = served("", "v0.0.43");
+        assert!(one.has("/openapi/v3") && one.has("/openapi/v0.0.43"));
+        assert!(!one.has("/openapi/v0.0.41"));
     }
 
     #[test]

@@ -20,7 +20,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use muster_cli::connect::ConnectError;
-use muster_cli::rest::{self, HttpStatus, RestReply};
+use muster_cli::rest::{self, ApiDescription, HttpStatus, RestReply};
 use muster_closer::passed;
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -72,6 +72,7 @@ struct Shared {
     conf: PathBuf,
     allowed: Authentication,
     served: ServedPaths,
+    description: ApiDescription,
     connections: Connections,
     places: Arc<ConnectionSlots>,
     /// Requests that need much memory; those about accounting apart, which may take long before anything comes.
@@ -101,6 +102,7 @@ pub fn serve(
         feeds: Feeds::new(conf.clone(), limits.connections),
         conf,
         allowed: access.authentication,
+        description: access.served.description(),
         served: access.served,
         connections: Connections::default(),
         places: ConnectionSlots::new(
@@ -404,7 +406,7 @@ async fn answer(
         if let Some(page) = pages::at(&path) {
             return Err(page);
         }
-        if let Some(description) = rest::description(&path) {
+        if let Some(description) = shared.description.at(&path) {
             return Err(description);
         }
     }

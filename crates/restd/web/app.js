@@ -19,6 +19,8 @@ const PAUSE_FACTOR = 20;
 const SETTLE_MS = 10000;
 /** How often expected starts are asked for though nothing changes. */
 const STARTS_MS = 60000;
+/** How often they are asked for while they are being worked out. */
+const PROGRESS_MS = 2000;
 /** Without a sign of life for this long, a stream is taken to be broken. */
 const SILENCE_MS = 60000;
 /** A page that was asked for is marked as being made after this time. */
@@ -81,6 +83,7 @@ async function make(isWanted) {
   // An answer that takes a while is announced, unless nobody asked for it.
   const slow = isWanted && setTimeout(() => main.setAttribute("aria-busy", "true"), BUSY_MS);
   let content;
+  page.inProgress = false;
   try {
     content = token.get() ? await pages[chosen](name && decodeURIComponent(name)) : signIn("");
   } catch (error) {
@@ -89,6 +92,7 @@ async function make(isWanted) {
   clearTimeout(slow);
   if (mine !== turn) return;
   main.removeAttribute("aria-busy");
+  if (page.inProgress) stream.again();
   const fresh = shown !== location.hash;
   if (!isWanted && !fresh && isInUse()) return;
   const focused = main.contains(document.activeElement) && document.activeElement.id;
@@ -138,6 +142,7 @@ const stream = {
   abort: undefined,
   timer: undefined,
   settling: undefined,
+  progress: undefined,
   /** When the last answer had come, and how long it took. */
   asked: { at: 0, took: 0 },
 
@@ -146,6 +151,12 @@ const stream = {
     const pause = Math.min(PERIOD_MS, PAUSE_FACTOR * this.asked.took);
     const wait = Math.max(PAUSE_MS, this.asked.at + pause - performance.now());
     this.timer = setTimeout(() => this.ask(), wait);
+  },
+
+  /** Asks again soon, since an answer was not complete. */
+  again() {
+    clearTimeout(this.progress);
+    this.progress = setTimeout(() => showsStarts() && this.ask(true), PROGRESS_MS);
   },
 
   async ask(isSettling = false) {

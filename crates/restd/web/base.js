@@ -15,7 +15,7 @@ export const token = {
 };
 
 /** What the frame of the pages knows: who looks, and how the page is made anew. */
-export const page = { user: "", show: async () => {} };
+export const page = { user: "", show: async () => {}, inProgress: false };
 
 export class NotSignedIn extends Error {}
 

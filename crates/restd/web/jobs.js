@@ -85,7 +85,7 @@ async function queueWithStarts(chosen, later) {
   const answer = await queue(chosen);
   if (starts.asked !== words) {
     starts.asked = words;
-    queue({ ...chosen, starts: 1 }).then((full) => { starts.known = words; later(full); }, () => {}).finally(() => { starts.asked = ""; });
+    queue({ ...chosen, starts: 1 }).then((full) => { if (!full.starts.in_progress || full.starts.time) starts.known = words; later(full); }, () => {}).finally(() => { starts.asked = ""; });
   }
   return answer;
 }

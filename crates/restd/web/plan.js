@@ -236,7 +236,16 @@ function startsTable(all) {
   ], { column: 5, down: false })];
 }
 
-function withoutStart(jobs) {
+/** How far expected starts are worked out, while the controller is at it. */
+function progress({ planned, estimated, in_progress: inProgress, time: begun }) {
+  if (!inProgress) return "";
+  if (!begun) return " They are being worked out for the first time.";
+  return ` They are being worked out anew: ${planned.toLocaleString()} are planned${estimated > 0 ? `, ${estimated.toLocaleString()} estimated` : ""} so far.`;
+}
+
+function withoutStart({ jobs, starts }) {
+  // Nothing is known yet of any job.
+  if (starts.in_progress && !starts.time) return [];
   const reasons = new Map();
   for (const job of jobs.filter((one) => waits(one) && !one.expected)) reasons.set(job.reason, (reasons.get(job.reason) ?? 0) + job.jobs);
   if (reasons.size === 0) return [];
@@ -264,6 +273,7 @@ export async function plan(words) {
   const [answer, known, reserved] = await Promise.all([queue({ starts: 1, ...(asked.partition && { partition: asked.partition }) }),
     // PrivateData may hide the nodes; then partitions of jobs are shown.
     ask("nodes").catch(() => nothing), ask("reservations")]);
+  page.inProgress = answer.starts.in_progress;
   const text = (asked.text ?? "").toLowerCase();
   const nodes = known.nodes.filter((node) => (!asked.partition || node.partitions.includes(asked.partition)) && node.name.toLowerCase().includes(text));
   const all = placed(answer.jobs, answer.now);
@@ -287,13 +297,13 @@ export async function plan(words) {
       choice("plan-partition", "Partition", [["", "all"], ...partitions.map((name) => [name, name])], asked.partition ?? "", (value) => go({ partition: value })),
       choice("plan-span", "Time", spans.map(([name, title]) => [name, title]), span, (value) => go({ span: value })),
       by === "node" && search("plan-text", "Nodes", asked.text ?? "", (value) => { clearTimeout(typing); typing = setTimeout(() => go({ text: value }), 400); })),
-    el("p", { class: "quiet", role: "status" }, `${plural(running, "job runs", "jobs run")}, ${plural(waiting, "has", "have")} an expected start. Expected starts assume that nobody submits anything else.${more}`),
+    el("p", { class: "quiet", role: "status" }, `${plural(running, "job runs", "jobs run")}, ${plural(waiting, "has", "have")} an expected start. Expected starts assume that nobody submits anything else.${progress(answer.starts)}${more}`),
     legend([["runs", "runs"], ["plan", "expected"], ["estimate", "expected, estimated"], ["own", "yours"], ["band", "reservation"]]),
     paging,
     rows.length === 0 ? el("p", { class: "nothing" }, "There are no nodes that these choices show.")
       : roving(el("div", { class: "gantt" }, axis(frame, marks, width), el("div", { role: "list", "aria-label": "Plan; arrow keys move between jobs" }, rows))),
     startsTable(all),
-    withoutStart(answer.jobs),
+    withoutStart(answer),
   ];
 }
 

@@ -61,16 +61,52 @@ pub struct Forecast {
     pub predicted: bool,
     /// Number of simulated starts and instants.
     pub cost: usize,
+    /// Number of jobs whose starts were simulated.
+    pub simulated: usize,
+    /// Number of jobs whose starts are estimates, because the simulation has not come to them.
+    pub estimated: usize,
 }
 
 /// Forecasts the starts of all waiting jobs.
 pub fn forecast(state: &State, now: Timestamp, bounds: ForecastBounds) -> Forecast {
-    let mut play = Play::new(state.clone(), now, bounds);
-    play.run();
-    if bounds.job.is_none() {
-        play.estimate_rest();
+    let mut run = ForecastRun::new(state.clone(), now, bounds);
+    while !run.advance() {}
+    match bounds.job {
+        Some(_) => run.play.forecast,
+        None => run.so_far(),
     }
-    play.forecast
+}
+
+/// A forecast in slices: the caller decides after each instant whether to continue, and may publish intermediate results.
+pub struct ForecastRun {
+    play: Play,
+    is_over: bool,
+}
+
+impl ForecastRun {
+    /// Begins a forecast of the starts of all waiting jobs.
+    pub fn new(state: State, now: Timestamp, bounds: ForecastBounds) -> ForecastRun {
+        ForecastRun {
+            play: Play::new(state, now, bounds),
+            is_over: false,
+        }
+    }
+
+    /// Simulates one more instant. Returns whether the simulation is over.
+    pub fn advance(&mut self) -> bool {
+        self.is_over = self.is_over || self.play.step();
+        self.is_over
+    }
+
+    /// Starts that were simulated so far, and estimates of the others.
+    pub fn so_far(&self) -> Forecast {
+        let mut forecast = self.play.forecast.clone();
+        let estimates = self.play.estimates();
+        forecast.simulated = forecast.starts.len();
+        forecast.estimated = estimates.len();
+        forecast.starts.extend(estimates);
+        forecast
+    }
 }
 
 /// When and where a job would start if it were submitted now behind all waiting jobs:
@@ -105,10 +141,9 @@ pub fn would_start(
     };
     play.bounds.job = Some(id);
     play.run();
-    if !play.forecast.starts.contains_key(&id) {
-        play.estimate_rest();
-    }
-    if let Some(start) = play.forecast.starts.remove(&id) {
+    let simulated = play.forecast.starts.remove(&id);
+    let estimate = || play.estimates().remove(&id);
+    if let Some(start) = simulated.or_else(estimate) {
         return Ok((id, start));
     }
     let ended = play.engine.state();
@@ -240,6 +275,8 @@ struct Play {
     waiting: BTreeSet<JobId>,
     turn: Turn,
     forecast: Forecast,
+    /// Nothing else happens: a job that has not started does not start.
+    is_complete: bool,
 }
 
 impl Play {
@@ -257,29 +294,36 @@ impl Play {
             now,
             bounds,
             turn: Turn::default(),
+            is_complete: false,
         }
     }
 
     fn run(&mut self) {
-        loop {
-            self.forecast.cost += 1;
-            self.instant();
-            let done = match self.bounds.job {
-                Some(job) => self.forecast.starts.contains_key(&job),
-                None => self.waiting.is_empty(),
-            };
-            let starts = self.forecast.starts.len();
-            let cost = self.forecast.cost;
-            if done || starts >= self.bounds.starts || cost >= self.bounds.instants {
-                return;
-            }
-            match self.next() {
-                Some(next) if self.bounds.until.is_none_or(|until| next <= until) => {
-                    self.now = next;
-                }
-                _ => return,
-            }
+        while !self.step() {}
+    }
+
+    /// Simulates one instant and goes on to the next. Returns whether the simulation is over.
+    fn step(&mut self) -> bool {
+        self.forecast.cost += 1;
+        self.instant();
+        let done = match self.bounds.job {
+            Some(job) => self.forecast.starts.contains_key(&job),
+            None => self.waiting.is_empty(),
+        };
+        let starts = self.forecast.starts.len();
+        let cost = self.forecast.cost;
+        if starts >= self.bounds.starts || cost >= self.bounds.instants {
+            return true;
         }
+        let until = self.bounds.until;
+        let next = self
+            .next()
+            .filter(|next| !done && until.is_none_or(|until| *next <= until));
+        match next {
+            Some(next) => self.now = next,
+            None => self.is_complete = true,
+        }
+        self.is_complete
     }
 
     /// Applies everything that happens at this time.
@@ -390,9 +434,12 @@ impl Play {
         .min()
     }
 
-    /// Estimates starts of jobs that were not simulated: at the earliest when the work ahead of
+    /// Estimated starts of jobs that were not simulated: at the earliest when the work ahead of
     /// them is done.
-    fn estimate_rest(&mut self) {
+    fn estimates(&self) -> BTreeMap<JobId, ExpectedStart> {
+        if self.is_complete {
+            return BTreeMap::new();
+        }
         let state = self.engine.state();
         let all: u64 = state.nodes.iter().map(|n| u64::from(n.config.cpus)).sum();
         let runs = |id: &JobId| {
@@ -401,12 +448,7 @@ impl Play {
         };
         let mut waiting: Vec<&Job> = self.waiting.iter().filter_map(runs).collect();
         waiting.sort_by_key(|job| (std::cmp::Reverse(job.priority), job.id));
-        if self.forecast.starts.len() < self.bounds.starts
-            && self.forecast.cost < self.bounds.instants
-        {
-            // The simulation is complete: a job that has not started in it does not start.
-            return;
-        }
+        let mut estimates = BTreeMap::new();
         let mut work_ms = 0u64;
         for job in waiting {
             let at = self.now.plus_ms(work_ms / all.max(1));
@@ -419,7 +461,7 @@ impl Play {
                 estimate: true,
                 ..ExpectedStart::default()
             };
-            self.forecast.starts.insert(job.id, start);
+            estimates.insert(job.id, start);
             let tasks = match &job.array {
                 ArrayRole::Pending { indices } => indices.len(),
                 _ => 1,
@@ -427,6 +469,7 @@ impl Play {
             let runs_ms = run_until(job, at).since_ms(at);
             work_ms = work_ms.saturating_add(runs_ms.saturating_mul(cpus).saturating_mul(tasks));
         }
+        estimates
     }
 }
 

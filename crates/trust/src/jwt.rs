@@ -34,6 +34,9 @@ pub enum JwtError {
         "the token was made {0} seconds in the future: see that the clocks of both hosts are the same"
     )]
     Future(u64),
+    /// It is not valid yet.
+    #[error("the token is not valid before {0} seconds from now (nbf)")]
+    Early(u64),
 }
 
 /// A token that has been read, and not verified yet.
@@ -169,6 +172,12 @@ pub(crate) fn times(
     if made > now_s.saturating_add(skew_s) {
         return Err(JwtError::Future(made - now_s));
     }
+    if claims.contains_key("nbf") {
+        let begins = number(claims, "nbf")?;
+        if begins > now_s.saturating_add(skew_s) {
+            return Err(JwtError::Early(begins - now_s));
+        }
+    }
     if ends <= now_s {
         return Err(JwtError::Expired(now_s - ends));
     }
@@ -222,7 +231,11 @@ mod tests {
         assert_eq!(times(&token, 40, 60), Ok((100, 160)));
         assert_eq!(times(&token, 39, 60), Err(JwtError::Future(61)));
         assert_eq!(times(&token, 170, 60), Err(JwtError::Expired(10)));
+        let later = claims(r#"{"iat":100,"nbf":150,"exp":300}"#);
+        assert_eq!(times(&later, 89, 60), Err(JwtError::Early(61)));
+        assert_eq!(times(&later, 90, 60), Ok((100, 300)));
         for wrong in [
+            r#"{"iat":1,"nbf":"1","exp":9}"#,
             r#"{"iat":1}"#,
             r#"{"exp":9}"#,
             r#"{"iat":-1,"exp":9}"#,

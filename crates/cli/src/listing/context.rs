@@ -11,6 +11,7 @@ use muster_model::node::Node;
 use muster_model::private_data::PrivateData;
 use muster_model::spec::MemoryAsk;
 use muster_model::time::Timestamp;
+use muster_proto::client::StartsProgress;
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 
@@ -47,6 +48,8 @@ pub(crate) struct Ctx {
     pub(crate) reserved: HashMap<NodeIdx, bool>,
     /// Expected starts, when they were asked for.
     pub(crate) starts: HashMap<JobId, ExpectedStart>,
+    /// How far they were worked out; none where they were not asked for.
+    pub(crate) starts_progress: Option<StartsProgress>,
     /// `--noconvert`.
     pub(crate) keep_units: bool,
     /// `MailDomain`, when it matters.
@@ -94,6 +97,7 @@ impl Ctx {
             nodes: Vec::new(),
             reserved: HashMap::new(),
             starts: HashMap::new(),
+            starts_progress: None,
             keep_units: false,
             mail_domain: None,
             index_text_max: 64,

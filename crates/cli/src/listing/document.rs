@@ -26,6 +26,14 @@ const NEWEST: u32 = 43;
 /// All of them.
 pub(crate) const VERSIONS: [u32; 8] = [38, 39, 40, 41, 42, 43, 44, 45];
 
+/// The versions of documents, where the options ask for them.
+pub(crate) fn versions(parsed: &Parsed) -> Option<String> {
+    let mut asked = parsed.options.iter().filter(|(name, value)| {
+        matches!(*name, "json" | "yaml") && value.as_deref() == Some("list")
+    });
+    asked.next().map(|_| Dialect::list())
+}
+
 /// Text that a listing prints instead of itself, where its options ask for that: help, version, versions of documents.
 pub(crate) fn information(spec: &Spec, parsed: &Parsed) -> Option<String> {
     parsed.options.iter().find_map(|(name, value)| match *name {

@@ -119,6 +119,7 @@ pub(crate) fn jobs_in_parts(
         all.arrays.extend(part.arrays);
         all.unknown.extend(part.unknown);
         ctx.now = part.now;
+        ctx.starts_progress = part.progress.or(ctx.starts_progress);
         look(part.jobs, all, ctx);
         if !part.more {
             return Ok(());

@@ -18,8 +18,8 @@ pub(crate) struct JobSums {
     other: u64,
     /// Run times of those that ran, seconds; in order once they have been put into it.
     run_s: Vec<u32>,
-    waits: u64,
-    wait_s: f64,
+    /// Waiting times, likewise.
+    wait_s: Vec<u32>,
     cpu_s: f64,
     gpu_s: f64,
     node_s: f64,
@@ -27,6 +27,8 @@ pub(crate) struct JobSums {
     used_cpu_s: f64,
     held_cpu_s: f64,
     last_end: Option<Timestamp>,
+    /// The fair share now of the user that the row names.
+    pub(crate) fair_share: Option<f64>,
 }
 
 impl JobSums {
@@ -60,8 +62,8 @@ impl JobSums {
         self.run_s
             .push(u32::try_from(ran_ms / 1000).unwrap_or(u32::MAX));
         if let Some(eligible) = job.eligible {
-            self.waits += 1;
-            self.wait_s += start.since_ms(eligible) as f64 / 1000.0;
+            let wait_s = start.since_ms(eligible) / 1000;
+            self.wait_s.push(u32::try_from(wait_s).unwrap_or(u32::MAX));
         }
         let used = job.steps.iter().filter_map(|step| step.usage.as_ref());
         let used_us: u64 = used.map(|usage| usage.user_us + usage.system_us).sum();
@@ -69,30 +71,27 @@ impl JobSums {
         self.held_cpu_s += ran_ms as f64 / 1000.0 * f64::from(job.alloc_cpus);
     }
 
-    /// Puts run times in order, for the columns that are read from them.
+    /// Puts run and waiting times in order, for the columns that are read from them.
     pub(crate) fn finish(&mut self) {
         self.run_s.sort_unstable();
-    }
-
-    /// The run time within which this part of a hundred jobs ended.
-    fn run_of_hundred(&self, part: usize) -> Value {
-        let place = (self.run_s.len() * part).div_ceil(100).saturating_sub(1);
-        Value::Seconds(self.run_s.get(place).map(|s| f64::from(*s)))
-    }
-
-    fn mean_run(&self) -> Value {
-        let sum: f64 = self.run_s.iter().map(|s| f64::from(*s)).sum();
-        let count = self.run_s.len();
-        Value::Seconds((count > 0).then(|| sum / count as f64))
-    }
-
-    fn mean_wait(&self) -> Value {
-        Value::Seconds((self.waits > 0).then(|| self.wait_s / self.waits as f64))
+        self.wait_s.sort_unstable();
     }
 
     fn share(part: f64, whole: f64) -> Value {
         Value::Share((whole > 0.0).then(|| part / whole))
     }
+}
+
+/// The time within which this part of a hundred was over; the times are in order.
+fn of_hundred(times_s: &[u32], part: usize) -> Value {
+    let place = (times_s.len() * part).div_ceil(100).saturating_sub(1);
+    Value::Seconds(times_s.get(place).map(|s| f64::from(*s)))
+}
+
+fn mean(times_s: &[u32]) -> Value {
+    let sum: f64 = times_s.iter().map(|s| f64::from(*s)).sum();
+    let count = times_s.len();
+    Value::Seconds((count > 0).then(|| sum / count as f64))
 }
 
 /// Content of a cell.
@@ -153,6 +152,9 @@ const fn measure(
     }
 }
 
+/// Name of the column that is not made of jobs.
+pub(crate) const FAIR_SHARE: &str = "fair_share";
+
 /// All of them.
 #[rustfmt::skip]
 pub(crate) static MEASURES: &[Measure] = &[
@@ -167,14 +169,16 @@ pub(crate) static MEASURES: &[Measure] = &[
     measure("failed_share", "Errors", "part of the jobs that ended with an error", false, |s| {
         JobSums::share((s.failed + s.timeout + s.out_of_memory + s.node_failed) as f64, s.runs as f64)
     }),
-    measure("mean_s", "Mean", "mean run time", true, JobSums::mean_run),
-    measure("median_s", "Median", "run time within which half of the jobs ended", true, |s| s.run_of_hundred(50)),
-    measure("p95_s", "P95", "run time within which 95 of a hundred jobs ended", true, |s| s.run_of_hundred(95)),
-    measure("longest_s", "Longest", "longest run time", true, |s| s.run_of_hundred(100)),
-    measure("wait_s", "Wait", "mean time from being eligible to the start", true, JobSums::mean_wait),
+    measure("mean_s", "Mean", "mean run time", true, |s| mean(&s.run_s)),
+    measure("median_s", "Median", "run time within which half of the jobs ended", true, |s| of_hundred(&s.run_s, 50)),
+    measure("p95_s", "P95", "run time within which 95 of a hundred jobs ended", true, |s| of_hundred(&s.run_s, 95)),
+    measure("longest_s", "Longest", "longest run time", true, |s| of_hundred(&s.run_s, 100)),
+    measure("wait_s", "Wait", "mean time from being eligible to the start", true, |s| mean(&s.wait_s)),
+    measure("wait_p95_s", "WaitP95", "time within which 95 of a hundred jobs started", false, |s| of_hundred(&s.wait_s, 95)),
     measure("cpu_s", "CPUHours", "CPUs times the time for which jobs had them", true, |s| Value::Hours(s.cpu_s)),
     measure("gpu_s", "GPUHours", "the same of GPUs", true, |s| Value::Hours(s.gpu_s)),
     measure("node_s", "NodeHours", "the same of nodes", false, |s| Value::Hours(s.node_s)),
     measure("cpu_efficiency", "CPUEff", "CPU time that ended jobs used, of what they had", true, |s| JobSums::share(s.used_cpu_s, s.held_cpu_s)),
+    measure(FAIR_SHARE, "FairShare", "fair share now of the user of the row, in its account: the highest of several", false, |s| Value::Share(s.fair_share)),
     measure("last_end", "LastEnd", "when the last of them ended", false, |s| Value::Moment(s.last_end)),
 ];

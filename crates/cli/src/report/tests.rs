@@ -49,3 +49,29 @@ fn rows_are_kept_up_to_a_bound() {
     assert!(kept < 2048, "{kept}");
     assert!(report.unwrap_err().contains("more than 1 MiB of rows"));
 }
+
+#[test]
+fn rows_that_name_a_user_have_its_fair_share() {
+    let shares = [("a", "ann", 0.25), ("b", "ann", 0.75), ("a", "", 0.9)];
+    let factors = |by: &str| {
+        let request = request(&[("by", by), ("starttime", "1970-01-01")]).unwrap();
+        let plan = request.plan(Path::new("/nonexistent/slurm.conf")).unwrap();
+        let mut work = Work::new(&plan, "c");
+        work.shares = (shares.iter())
+            .map(|(account, user, fair_share)| Share {
+                account: (*account).to_owned(),
+                user: (*user).to_owned(),
+                fair_share: *fair_share,
+                ..Share::default()
+            })
+            .collect();
+        let mut job = job(7, "x", JobState::Completed, (0, 0));
+        (job.user, job.account) = ("ann".to_owned(), "a".to_owned());
+        work.add(&job, Timestamp(100_000));
+        let report = work.report().unwrap();
+        report.rows[0].1.fair_share
+    };
+    assert_eq!(factors("user"), Some(0.75));
+    assert_eq!(factors("user,account"), Some(0.25));
+    assert_eq!(factors("account"), None);
+}

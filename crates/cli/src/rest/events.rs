@@ -12,6 +12,8 @@ use std::collections::BTreeSet;
 
 /// The path.
 pub const PATH: &str = "/muster/v1/events";
+/// Parameters of the query.
+pub(super) const PARAMETERS: &[&str] = &["kind", "user", "job", "partition", "node", "after"];
 /// Values of one condition.
 const VALUES_MAX: usize = 1000;
 

@@ -130,6 +130,7 @@ const KEYS: &[KeyRow] = &[
     key("kill_warning_signal", "", Composed),
     key("license", "licenses", Text),
     key("licenses", "licenses", Text),
+    key("mail_lines", "mail-lines", Text),
     key("mail_type", "mail-type", Text),
     key("mail_user", "mail-user", Text),
     refused("maximum_cpus", "say tasks and cpus_per_task"),
@@ -633,6 +634,7 @@ mod tests {
             ["mail-type=END,TIME_LIMIT_90"]
         );
         assert_eq!(of(json!({"class": "gpu.long"})), ["class=gpu.long"]);
+        assert_eq!(of(json!({"mail_lines": 5})), ["mail-lines=5"]);
         assert_eq!(
             of(json!({"colour": 1, "minimum_nodes": true})),
             ["use-min-nodes", "?colour"]

@@ -3,7 +3,7 @@
 use super::http::{HttpStatus, Method, RestReply};
 use super::job_keys;
 use super::operation::{Area, RestOperation};
-use super::route::{OWN, OWN_VERSION, ROUTES, UTIL};
+use super::route::{METRICS, OWN, OWN_VERSION, ROUTES, UTIL};
 use crate::SLURM_VERSION;
 use crate::listing::document::VERSIONS;
 use serde_json::{Map, Value, json};
@@ -13,43 +13,157 @@ use std::sync::OnceLock;
 /// Where it is, as Slurm's is.
 const PATHS: [&str; 4] = ["/openapi", "/openapi.json", "/openapi.yaml", "/openapi/v3"];
 
-/// The description that is at a path: of all versions, or of one at `/openapi/v0.0.43`.
-pub(super) fn at(path: &str) -> Option<RestReply> {
-    // Made once: anyone may ask for them, as often as they like.
-    static ALL: OnceLock<String> = OnceLock::new();
-    static ONE: [OnceLock<String>; VERSIONS.len()] = [const { OnceLock::new() }; VERSIONS.len()];
-    let path = path.trim_end_matches('/');
-    let (made, versions) = match path.strip_prefix("/openapi/v0.0.") {
-        Some(version) => {
-            let version: u32 = version.parse().ok()?;
-            let at = VERSIONS.iter().position(|known| *known == version)?;
-            (&ONE[at], &VERSIONS[at..=at])
-        }
-        None if PATHS.contains(&path) => (&ALL, &VERSIONS[..]),
-        None => return None,
-    };
-    let body = made.get_or_init(|| describe(versions).to_string());
-    Some(RestReply {
-        status: HttpStatus::OK,
-        media_type: "application/json",
-        body: Cow::Borrowed(body),
-    })
+/// The description of the paths that a daemon serves.
+pub struct ApiDescription {
+    is_served: Box<dyn Fn(&str) -> bool + Send + Sync>,
+    /// Made once: anyone may ask for them, as often as they like.
+    all: OnceLock<&'static str>,
+    one: [OnceLock<&'static str>; VERSIONS.len()],
 }
 
-fn describe(versions: &[u32]) -> Value {
+impl ApiDescription {
+    /// The description of the paths that are served.
+    pub fn of(is_served: impl Fn(&str) -> bool + Send + Sync + 'static) -> ApiDescription {
+        ApiDescription {
+            is_served: Box::new(is_served),
+            all: OnceLock::new(),
+            one: [const { OnceLock::new() }; VERSIONS.len()],
+        }
+    }
+
+    /// The description that is at a path: of all versions, or of one at `/openapi/v0.0.43`, if that is served.
+    pub fn at(&self, path: &str) -> Option<RestReply> {
+        let path = path.trim_end_matches('/');
+        let (made, versions) = match path.strip_prefix("/openapi/v0.0.") {
+            Some(version) => {
+                let version: u32 = version.parse().ok()?;
+                let at = VERSIONS.iter().position(|known| *known == version)?;
+                (&self.one[at], &VERSIONS[at..=at])
+            }
+            None if PATHS.contains(&path) => (&self.all, &VERSIONS[..]),
+            None => return None,
+        };
+        // It is kept for as long as the process runs, and sent from there.
+        let made = made.get_or_init(|| describe(versions, &*self.is_served).to_string().leak());
+        Some(RestReply {
+            status: HttpStatus::OK,
+            media_type: "application/json",
+            body: Cow::Borrowed(made),
+        })
+    }
+}
+
+/// The paths of a version, with their operations.
+fn versioned(
+    version: u32,
+    is_served: &dyn Fn(&str) -> bool,
+) -> impl Iterator<Item = (String, &'static RestOperation)> {
+    let operations = ROUTES.iter().chain(UTIL).map(|route| &route.operation);
+    let of_version = operations.filter(move |operation| operation.since <= version);
+    let with_path = of_version.map(move |operation| {
+        let area = area_name(operation.area);
+        let path = format!("/{area}/v0.0.{version}/{}", operation.path);
+        (path, operation)
+    });
+    with_path.filter(move |(path, _)| is_served(path))
+}
+
+fn area_name(area: Area) -> &'static str {
+    match area {
+        Area::Slurm => "slurm",
+        Area::Slurmdb => "slurmdb",
+        Area::Util => "util",
+        Area::Metrics => "metrics",
+        Area::Muster => "muster",
+    }
+}
+
+/// A path that is the same in all versions, and answers with text.
+struct TextPath {
+    path: &'static str,
+    id: &'static str,
+    summary: &'static str,
+    media_type: &'static str,
+    /// Parameters of the query.
+    parameters: &'static [&'static str],
+    /// Whether it needs a token.
+    is_open: bool,
+}
+
+const fn open(path: &'static str, id: &'static str, summary: &'static str) -> TextPath {
+    TextPath {
+        path,
+        id,
+        summary,
+        media_type: "text/plain",
+        parameters: &[],
+        is_open: true,
+    }
+}
+
+/// Paths beside the table of routes.
+const TEXT_PATHS: &[TextPath] = &[
+    open("/livez", "livez", "whether the daemon is there"),
+    open("/readyz", "readyz", "whether the daemon takes requests"),
+    open("/healthz", "healthz", "whether the daemon is there"),
+    TextPath {
+        media_type: "application/json",
+        ..open("/openapi/v3", "openapi_v3", "this description")
+    },
+    TextPath {
+        media_type: "text/event-stream",
+        parameters: super::events::PARAMETERS,
+        is_open: false,
+        ..open(
+            super::events::PATH,
+            "muster_v1_get_events",
+            "changes of jobs, nodes, partitions and reservations as server-sent events",
+        )
+    },
+];
+
+fn described_text(text: &TextPath) -> Value {
+    let mut document = json!({
+        "tags": ["muster"],
+        "operationId": text.id,
+        "summary": text.summary,
+        "parameters": query_parameters(text.parameters),
+        "responses": {"default": {"description": "text", "content": {text.media_type: {"schema": {"type": "string"}}}}},
+    });
+    if text.is_open {
+        document["security"] = json!([]);
+    }
+    document
+}
+
+/// A page of metrics.
+fn described_page(operation: &RestOperation) -> Value {
+    let words = operation.path.replace('-', "_");
+    let id = match words.as_str() {
+        "" => "metrics".to_owned(),
+        words => format!("metrics_{words}"),
+    };
+    let path = TextPath {
+        is_open: false,
+        ..open("", "", "counts for Prometheus, of what the user may see")
+    };
+    let mut document = described_text(&path);
+    document["operationId"] = json!(id);
+    document
+}
+
+fn describe(versions: &[u32], is_served: &dyn Fn(&str) -> bool) -> Value {
     let mut paths = Map::new();
+    let mut described_versions = Vec::new();
     for version in versions {
-        let operations = ROUTES.iter().chain(UTIL).map(|route| &route.operation);
-        for operation in operations.filter(|operation| operation.since <= *version) {
-            let area = match operation.area {
-                Area::Slurm => "slurm",
-                Area::Slurmdb => "slurmdb",
-                Area::Util => "util",
-                Area::Metrics | Area::Muster => continue,
-            };
-            let path = format!("/{area}/v0.0.{version}/{}", operation.path);
+        let before = paths.len();
+        for (path, operation) in versioned(*version, is_served) {
             let methods = paths.entry(path).or_insert_with(|| json!({}));
-            methods[method(operation.method)] = described(operation, area, *version);
+            methods[method(operation.method)] =
+                described(operation, area_name(operation.area), *version);
+        }
+        if paths.len() > before {
+            described_versions.push(*version);
         }
     }
     if versions.contains(&OWN_VERSION) {
@@ -59,6 +173,17 @@ fn describe(versions: &[u32]) -> Value {
                 path,
                 json!({"get": described(operation, "muster", OWN_VERSION)}),
             );
+        }
+        for text in TEXT_PATHS {
+            paths.insert(text.path.to_owned(), json!({"get": described_text(text)}));
+        }
+        for operation in METRICS.iter().map(|route| &route.operation) {
+            let path = format!("/metrics/{}", operation.path);
+            let path = path.trim_end_matches('/').to_owned();
+            paths.insert(path, json!({"get": described_page(operation)}));
+        }
+        if !described_versions.contains(&OWN_VERSION) {
+            described_versions.push(OWN_VERSION);
         }
     }
     json!({
@@ -83,7 +208,7 @@ fn describe(versions: &[u32]) -> Value {
                 "token": {"type": "apiKey", "in": "header", "name": "X-SLURM-USER-TOKEN", "description": "a token of the user's"},
                 "bearerAuth": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
             },
-            "schemas": schemas(versions),
+            "schemas": schemas(&described_versions),
         },
     })
 }
@@ -131,11 +256,7 @@ fn described(operation: &RestOperation, area: &str, version: u32) -> Value {
             }));
         }
     }
-    for name in operation.parameters {
-        parameters.push(json!({
-            "name": name, "in": "query", "required": false, "schema": {"type": "string"},
-        }));
-    }
+    parameters.extend(query_parameters(operation.parameters));
     let response = json!({
         "description": "the answer; its errors say what went wrong",
         "content": {"application/json": {"schema": {"$ref": reference(&format!("v0.0.{version}_{}", operation.response))}}},
@@ -152,6 +273,11 @@ fn described(operation: &RestOperation, area: &str, version: u32) -> Value {
         document["requestBody"] = json!({"content": {"application/json": {"schema": schema}}});
     }
     document
+}
+
+fn query_parameters(names: &[&str]) -> Vec<Value> {
+    let parameter = |name: &&str| json!({"name": name, "in": "query", "required": false, "schema": {"type": "string"}});
+    names.iter().map(parameter).collect()
 }
 
 fn reference(name: &str) -> String {
@@ -200,6 +326,7 @@ fn job_description() -> Value {
 
 #[cfg(test)]
 mod tests {
+    use super::super::route::{find, read_path};
     use super::*;
     use std::collections::HashSet;
 
@@ -219,7 +346,7 @@ mod tests {
 
     #[test]
     fn what_is_referred_to_is_there_and_operations_have_names_of_their_own() {
-        let described = describe(&VERSIONS);
+        let described = describe(&VERSIONS, &|_| true);
         let mut all = Vec::new();
         references(&described, &mut all);
         let schemas = described["components"]["schemas"].as_object().unwrap();
@@ -238,5 +365,61 @@ mod tests {
         assert!(ids.contains("slurmdb_v0043_get_single_qos"));
         assert!(ids.contains("muster_v1_get_queue"));
         assert!(ids.contains("muster_v1_get_why"));
+    }
+
+    /// Methods and paths of a description.
+    fn operations(described: &Value) -> Vec<(Method, String)> {
+        let mut all = Vec::new();
+        for (path, methods) in described["paths"].as_object().unwrap() {
+            for name in methods.as_object().unwrap().keys() {
+                let method = match name.as_str() {
+                    "get" => Method::Get,
+                    "post" => Method::Post,
+                    "delete" => Method::Delete,
+                    other => panic!("{other}"),
+                };
+                all.push((method, path.clone()));
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn described_and_served_paths_are_the_same() {
+        let described = operations(&describe(&VERSIONS, &|_| true));
+        for (method, path) in &described {
+            let is_text = TEXT_PATHS.iter().any(|text| text.path == path);
+            let words = read_path(&path.replace(['{', '}'], "")).unwrap();
+            assert!(is_text || find(&words, *method).is_ok(), "{path}");
+        }
+        for route in ROUTES.iter().chain(UTIL).chain(OWN).chain(METRICS) {
+            let operation = &route.operation;
+            let area = area_name(operation.area);
+            let versions = VERSIONS.iter().filter(|v| operation.since <= **v);
+            let paths: Vec<String> = match operation.area {
+                Area::Metrics => vec![format!("/metrics/{}", operation.path)],
+                Area::Muster => vec![format!("/muster/v1/{}", operation.path)],
+                _ => versions
+                    .map(|version| format!("/{area}/v0.0.{version}/{}", operation.path))
+                    .collect(),
+            };
+            for path in paths {
+                let path = path.trim_end_matches('/').to_owned();
+                let at = (operation.method, path);
+                assert!(described.contains(&at), "{}", at.1);
+            }
+        }
+    }
+
+    #[test]
+    fn paths_that_are_not_served_are_not_described() {
+        let is_served =
+            |path: &str| !path.starts_with("/slurm") || path.contains("/slurmdb/v0.0.43/");
+        let described = describe(&VERSIONS, &is_served);
+        let all = operations(&described);
+        assert!(all.iter().any(|(_, path)| path == "/slurmdb/v0.0.43/jobs"));
+        assert!(all.iter().all(|(_, path)| is_served(path)));
+        let schemas = described["components"]["schemas"].as_object().unwrap();
+        assert!(!schemas.keys().any(|name| name.starts_with("v0.0.41_")));
     }
 }

@@ -15,7 +15,7 @@ use muster_model::job::Job;
 use muster_model::job_counts::{JobCountGroup, ShownCount, ShownJob};
 use muster_model::listing_codec::CompactListing;
 use muster_model::time::Timestamp;
-use muster_proto::client::JobFilter;
+use muster_proto::client::{JobFilter, StartsProgress};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -82,8 +82,20 @@ pub(super) fn queue(call: &mut Call<'_>) -> Outcome {
         });
         w.raw("left_out", left_out);
         counts.write(w);
+        write_progress(w, ctx.starts_progress);
         w.raw("now", ctx.now.unix_s());
     }))
+}
+
+/// How far expected starts were worked out, zeros where they were not asked for or there are no results yet.
+fn write_progress(w: &mut Writer<'_>, progress: Option<StartsProgress>) {
+    let progress = progress.unwrap_or_default();
+    w.map("starts", |w| {
+        w.raw("time", progress.at.map_or(0, |at| at.unix_s()));
+        w.raw("planned", progress.simulated);
+        w.raw("estimated", progress.estimated);
+        w.truth("in_progress", progress.in_progress);
+    });
 }
 
 /// The counts of all jobs alone. The controller itself makes them, so that no record is sent.
@@ -99,6 +111,7 @@ fn count(call: &mut Call<'_>, groups: &[JobCountGroup]) -> Outcome {
         w.list("jobs", |_| {});
         w.raw("left_out", left_out);
         counts.write(w);
+        write_progress(w, None);
         w.raw("now", ctx.now.unix_s());
     }))
 }

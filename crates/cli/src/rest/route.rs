@@ -194,9 +194,9 @@ const fn util(path: &'static str, handler: Handler, summary: &'static str) -> Ro
     route
 }
 
-/// The pages of metrics, which have no version and are no part of the description.
+/// The pages of metrics, which have no version.
 #[rustfmt::skip]
-const METRICS: &[Route] = &[
+pub(super) const METRICS: &[Route] = &[
     metrics("", metrics::index),
     metrics("jobs", metrics::jobs),
     metrics("jobs-users-accts", metrics::users),

@@ -1,6 +1,6 @@
 //! Accounting as JSON and YAML, in both layouts.
 
-use crate::listing::account::AcctRow;
+use crate::listing::account::{AcctRow, AmountStyle};
 use crate::listing::context::Ctx;
 use crate::listing::document::{Dialect, Writer, document};
 use crate::listing::text::collect;
@@ -24,6 +24,30 @@ pub(crate) fn items(w: &mut Writer<'_>, rows: &[AcctRow<'_>], ctx: &Ctx) {
     for row in rows {
         w.item(|w| job(w, row, ctx));
     }
+}
+
+/// Writes running jobs with the steps that were measured: sstat's document, whose steps are those of sacct's.
+pub(crate) fn write_measured(w: &mut Writer<'_>, jobs: &[AcctJob], ctx: &Ctx) {
+    w.list("jobs", |w| {
+        for job in jobs {
+            w.item(|w| {
+                w.raw("job_id", job.id.0);
+                w.map("array", |w| array(w, job));
+                w.text("name", &job.name);
+                w.text("user", &job.user);
+                w.list("steps", |w| {
+                    for step in &job.steps {
+                        let row = AcctRow {
+                            job,
+                            step: Some(step),
+                            shown: AmountStyle::default(),
+                        };
+                        w.item(|w| one_step(w, &row, step, ctx));
+                    }
+                });
+            });
+        }
+    });
 }
 
 /// A text, or null in the old layout.

@@ -113,7 +113,7 @@ impl Session {
 
     fn ping(&mut self) {
         if let Some(dialect) = self.flags.dialect {
-            self.failed |= !(self.print_ping)(dialect);
+            self.failed |= !(self.print_answer)("ping", dialect);
             return;
         }
         let answer = Client::connect().and_then(|mut c| {

@@ -143,6 +143,11 @@ pub(crate) const ENTITIES: &[(&str, usize, Entity, OptionStatus)] = &[
 
 const NOTHING: OptionStatus = OptionStatus::Partly("there are none: nothing is printed");
 
+/// Whether the word means the configuration.
+pub(super) fn is_config(word: &str) -> bool {
+    matches!(entity(word), Some((Entity::Config, _)))
+}
+
 fn entity(word: &str) -> Option<(Entity, OptionStatus)> {
     let word = word.to_ascii_lowercase();
     // Users also name an entity as its records begin: JobId, NodeName, StepId, ....
@@ -184,7 +189,7 @@ fn show(words: &[String], flags: ScontrolFlags) -> Result<(), Failure> {
     );
     if flags.dialect.is_some() && !has_document {
         return Err(Failure::new(format!(
-            "scontrol: error: show {what}: --json and --yaml are there for jobs, nodes, partitions, reservations and licenses"
+            "scontrol: error: show {what}: --json and --yaml are there for jobs, nodes, partitions, reservations, licenses and config"
         )));
     }
     match entity {

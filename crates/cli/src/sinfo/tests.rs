@@ -2,8 +2,10 @@
 
 use super::*;
 use crate::listing::fixture::{self, at};
+use crate::listing::members::{self, Correspondence};
 use muster_model::config::PartitionState;
 use muster_model::node::{NodeLink, NodeReason};
+use std::collections::BTreeSet;
 
 fn sinfo(args: &[&str]) -> String {
     sinfo_of(args, &fixture::ctx())
@@ -295,4 +297,46 @@ fn every_option_that_works_is_accepted() {
             assert!(!text.contains("is not implemented"), "{text}");
         }
     }
+}
+
+const COLUMNS: Correspondence = Correspondence {
+    columns: "
+        available partition.partition.state\n features_act features.active\n cpus cpus.maximum cpus.minimum cpus.per_node
+        disk disk\n freemem memory.free\n features features.total\n groups partition.groups.allowed
+        oversubscribe partition.maximums.oversubscribe\n time partition.maximums.time\n memory memory.maximum memory.minimum
+        nodehost nodes.hostnames\n nodeaddr nodes.addresses\n prioritytier partition.priority.tier
+        size partition.maximums.nodes partition.minimums.nodes\n statecompact node.state\n user reason.user\n weight weight
+        socketcorethread sockets cores threads\n nodeai nodes.allocated nodes.idle
+        maxcpuspernode partition.maximums.cpus_per_node
+        cpusstate cpus.allocated cpus.idle cpus.other cpus.total\n nodes nodes.total\n reason reason.description
+        nodeaiot nodes.allocated nodes.idle nodes.other nodes.total\n gres gres.total\n timestamp reason.time
+        priorityjobfactor partition.priority.job_factor\n defaulttime partition.defaults.time\n nodelist nodes.nodes
+        cpusload cpus.load\n partition partition.name\n partitionname partition.name
+        allocnodes partition.nodes.allowed_allocation\n statelong node.state\n userlong reason.user\n cluster cluster
+        sockets sockets\n cores cores\n threads threads\n allocmem memory.allocated\n comment comment\n extra extra
+        gresused gres.used\n port port\n statecomplete node.state",
+    without_member: &[(
+        "Slurm's document has none of it",
+        "root version preemptmode",
+    )],
+    without_column: &[(
+        "Slurm's sinfo has no column of it",
+        "partition.accounts partition.alternate partition.cluster partition.cpus partition.defaults partition.grace_time \
+         partition.maximums partition.node_sets partition.nodes partition.qos partition.tres reservation",
+    )],
+};
+
+#[test]
+fn columns_have_members_and_members_columns() {
+    let document: serde_json::Value = serde_json::from_str(&sinfo(&["--json"])).unwrap();
+    let mut found = BTreeSet::new();
+    for group in document["sinfo"].as_array().unwrap() {
+        members::of_document(group, "", &mut found);
+    }
+    let columns: Vec<&str> = node_fields::FIELDS
+        .iter()
+        .map(|field| field.names[0])
+        .collect();
+    let findings = COLUMNS.findings(&columns, &found);
+    assert!(findings.is_empty(), "{findings:#?}");
 }

@@ -11,7 +11,7 @@ use muster_model::job::{ArrayRole, Job, JobState};
 use muster_model::listing_codec::{RowValues, TemplateTable};
 use muster_model::shared_spec::SpecTable;
 use muster_model::time::Timestamp;
-use muster_proto::client::{JobFilter, JobsResponse, WrittenJobsPage};
+use muster_proto::client::{JobFilter, JobsResponse, StartsProgress, WrittenJobsPage};
 use muster_proto::frame;
 use muster_sched::forecast::Forecast;
 use std::collections::{BTreeSet, HashMap};
@@ -21,13 +21,21 @@ const PART_BYTES: usize = 64 << 10;
 /// Room for a part's bytes beside its records; mostly enough.
 const PART_BESIDE: usize = 256;
 
+/// The expected starts that an answer shows.
+#[derive(Clone, Copy)]
+pub(crate) struct KnownStarts<'f> {
+    /// None if there are no results yet.
+    pub(crate) forecast: Option<&'f Forecast>,
+    pub(crate) progress: StartsProgress,
+}
+
 /// Records of the queue that match a filter and are in the scope, as frames. Specifications are written once. Jobs that are
 /// not over are mostly written from rows, if these are up to date. It ends early when the client has disconnected.
 pub(crate) fn jobs(
     state: &State,
     rows: Option<&Rows>,
     (filter, scope): (&JobFilter, &JobScope),
-    starts: Option<&Forecast>,
+    known: Option<KnownStarts<'_>>,
     send: &mut impl FnMut(Vec<u8>) -> Result<(), OutboxError>,
 ) {
     let Some(filter) = &restricted(filter, scope) else {
@@ -54,7 +62,7 @@ pub(crate) fn jobs(
         evaluated: (state.partitions.iter().zip(&state.evaluated))
             .map(|(partition, at)| (partition.name.as_str(), *at))
             .collect(),
-        starts,
+        starts: known.and_then(|known| known.forecast),
         send,
     };
     let active = |id| &state.jobs[id];
@@ -65,6 +73,7 @@ pub(crate) fn jobs(
         (true, false, _) => answer.add_all(state.jobs.values()),
         (false, ..) => answer.add_named(),
     }
+    answer.part.progress = known.map(|known| known.progress);
     if !answer.gone {
         answer.leave(false);
     }

@@ -30,8 +30,14 @@ fn errors_and_warnings_name_the_sites_files_and_lines() {
     c.write("site.conf", SITE);
     c.write("nodes.conf", "NodeName=n1 CPUs=2\nNodeName=n2 CPUs=2\n");
     c.write("gres.conf", "");
+    let hook = "webhook traces\nurl http://127.0.0.1:9/v1/traces\nformat otlp\n";
+    c.write("webhooks.conf", hook);
     let (is_up, said) = up();
     assert!(is_up, "{said}");
+    assert_eq!(
+        c.ok("cat $(dirname $SLURM_CONF)/webhooks.conf"),
+        hook.trim_end()
+    );
     let place = format!("{}:4", file.display());
     assert!(
         said.contains(&place) && said.contains("SlurmUser=no-such-account is not kept"),

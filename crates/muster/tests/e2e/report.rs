@@ -79,6 +79,17 @@ fn jobs_are_counted_by_what_is_asked_for_and_use_is_what_sreport_shows() {
             .sum()
     };
     assert!((sum(&ours) - used(&ours)).abs() < 0.01, "{ours}");
+    let shares = report(&cluster, "--by user,account -o runs,wait_p95_s,fair_share");
+    let own = row(&shares, "user", &user);
+    let share = cluster.ok("sshare -nP -U -o fairshare | head -1");
+    match share.parse::<f64>() {
+        Ok(share) => assert!(
+            (own["fair_share"].as_f64().unwrap() - share).abs() < 0.01,
+            "{own}"
+        ),
+        Err(_) => assert!(own["fair_share"].is_null(), "{own}"),
+    }
+    assert!(own["wait_p95_s"].is_number(), "{own}");
     // A job over two nodes is one of each, and what it used is shared.
     let by_node = report(&cluster, "--by node");
     assert!((sum(&by_node) - used(&by_node)).abs() < 0.01, "{by_node}");

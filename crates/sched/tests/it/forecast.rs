@@ -14,7 +14,7 @@ use muster_model::spec::{DependencyKind, DependencyTerm, JobKind, JobSpec};
 use muster_model::task_range::TaskRange;
 use muster_model::time::{TimeLimit, Timestamp};
 use muster_model::topology::SwitchAsk;
-use muster_sched::forecast::{ForecastBounds, forecast, would_start};
+use muster_sched::forecast::{ForecastBounds, ForecastRun, forecast, would_start};
 use muster_sched::{explain, explain_briefly};
 
 /// Minutes from now until a job is expected to start, and where.
@@ -413,6 +413,27 @@ fn beyond_the_bound_times_are_estimates() {
     assert_eq!(found.starts.len(), 49);
     assert!(!found.starts[&all[10]].estimate && found.starts[&all[49]].estimate);
     assert!(found.starts[&all[49]].at > found.starts[&all[20]].at);
+}
+
+#[test]
+fn a_forecast_in_slices_has_estimates_until_it_is_over() {
+    let mut world = World::simple(1, 1);
+    let all: Vec<JobId> = (0..20).map(|_| world.submit(job(1, 10))).collect();
+    world.pass();
+    let bounds = ForecastBounds::default();
+    let mut run = ForecastRun::new(world.state.clone(), world.now, bounds);
+    for _ in 0..6 {
+        assert!(!run.advance());
+    }
+    let partial = run.so_far();
+    assert_eq!((partial.simulated, partial.estimated), (5, 14));
+    assert!(!partial.starts[&all[5]].estimate && partial.starts[&all[6]].estimate);
+    while !run.advance() {}
+    let whole = run.so_far();
+    let at_once = forecast(&world.state, world.now, bounds);
+    assert_eq!((whole.simulated, whole.estimated), (19, 0));
+    assert_eq!(whole.starts, at_once.starts);
+    assert!(run.advance(), "a forecast that is over stays over");
 }
 
 /// Submits through the core, so that reasons and times are its own.

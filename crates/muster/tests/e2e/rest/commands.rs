@@ -92,7 +92,54 @@ fn commands_print_the_documents_of_slurmrestd() {
         );
     }
     assert_eq!(c.run("sshare --json=v0.0.38").code, 1);
-    assert_eq!(c.run("scontrol --json show config").code, 1);
+    assert_eq!(c.run("scontrol --json show daemons").code, 1);
+    // There is a document of the configuration since v0.0.45, so that is printed for all versions.
+    let answered = root.get("/slurm/v0.0.45/conf");
+    let answered = main_part(&answered.body);
+    for command in ["show config --json", "show config --json=v0.0.45"] {
+        let printed = main_part(&c.ok(&format!("scontrol {command}")));
+        assert_eq!(printed["slurm_conf"], answered["slurm_conf"], "{command}");
+    }
+}
+
+#[test]
+fn listings_without_a_path_have_documents_too() {
+    let Some(rest) = Rest::start(CONF) else {
+        return;
+    };
+    let c = &rest.cluster;
+    let running = c.ok("sbatch --parsable -n 2 -o /dev/null --wrap 'sleep 300'");
+    let waiting = c.ok("sbatch --parsable -n 4 -o /dev/null --wrap 'sleep 300'");
+    c.until_prints("squeue -h -t running -o %A", running.trim());
+    let id = |text: &str| text.trim().parse::<u64>().unwrap();
+    let priorities = main_part(&c.ok("sprio --json"));
+    let job = &priorities["jobs"][0];
+    assert_eq!(job["job_id"], id(&waiting), "{priorities}");
+    assert_eq!(job["priority"].to_string(), c.ok("sprio -h -o %Y").trim());
+    let measured = main_part(&c.ok(&format!("sstat --json -a -j {}", running.trim())));
+    let job = &measured["jobs"][0];
+    assert_eq!(job["job_id"], id(&running), "{measured}");
+    assert_eq!(job["steps"][0]["step"]["name"], "batch", "{measured}");
+    assert!(
+        job["steps"][0]["tres"]["consumed"].is_object(),
+        "{measured}"
+    );
+    let report = "cluster utilization start=now-2hours end=now+1hour -t Seconds -T cpu";
+    let table = c.ok(&format!("sreport -nP {report}"));
+    let document = main_part(&c.ok(&format!("sreport --json {report}")));
+    let row = &document["report"]["rows"][0];
+    assert_eq!(row["Cluster"], "c", "{document}");
+    assert!(
+        row["Allocated"].is_u64() && table.starts_with("c|"),
+        "{row} {table}"
+    );
+    for command in ["sprio", "sstat", "sreport"] {
+        assert!(
+            c.ok(&format!("{command} --json=list"))
+                .contains("data_parser/v0.0.45")
+        );
+        assert!(c.run(&format!("{command} --json=v0.0.1")).code != 0);
+    }
 }
 
 #[test]

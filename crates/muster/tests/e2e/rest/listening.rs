@@ -156,4 +156,26 @@ fn parts_and_versions_that_are_not_chosen_are_not_served() {
         assert_eq!(daemon.ask(at, path), "404 False", "{path}");
     }
     assert_eq!(daemon.ask(at, "/muster/v1/queue"), "200 True");
+    // The description has what is served, and nothing else.
+    let spec = "slurmrestd -s openapi/slurmctld -d v0.0.43,latest --generate-openapi-spec";
+    let described: serde_json::Value = serde_json::from_str(&c.ok(spec)).unwrap();
+    let paths = described["paths"].as_object().unwrap();
+    assert!(!paths.keys().any(|path| path.starts_with("/slurmdb/")));
+    let own_streams = ["/muster/v1/events"];
+    for (path, methods) in paths {
+        // Pages and streams are no documents.
+        let is_text = !path.contains("/v0.0.") && !path.starts_with("/muster/v1/");
+        if methods.get("get").is_none() || is_text || own_streams.contains(&path.as_str()) {
+            continue;
+        }
+        let one = path.replace('{', "").replace('}', "");
+        let answered = daemon.ask(at, &one);
+        let unknown_job = path.contains('{') && answered.starts_with("404");
+        assert!(
+            !answered.starts_with("404 False") || unknown_job,
+            "{path}: {answered}"
+        );
+        assert!(!answered.starts_with("405"), "{path}: {answered}");
+    }
+    assert_eq!(daemon.ask(at, "/openapi/v0.0.41"), "404 False");
 }

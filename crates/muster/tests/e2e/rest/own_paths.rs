@@ -43,6 +43,15 @@ fn the_queue_in_short_the_network_and_what_a_job_waits_for() {
     );
     assert_eq!(second["start"], first["end"], "{answer}");
     assert_eq!(of(&answer, tasks)["jobs"], 7);
+    let progress = &answer["starts"];
+    assert_eq!(
+        (
+            &progress["planned"],
+            &progress["estimated"],
+            &progress["in_progress"]
+        ),
+        (&1.into(), &0.into(), &false.into())
+    );
     let states = json!([{"state": "PENDING", "jobs": 8}, {"state": "RUNNING", "jobs": 1}]);
     assert_eq!((&answer["states"], &answer["own"]), (&states, &9.into()));
     // Counts are of all, and of jobs there are as many as were asked for: those that run first.

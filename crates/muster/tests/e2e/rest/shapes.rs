@@ -200,6 +200,16 @@ fn answers_are_as_the_description_says() {
             .replace("{qos}", "fast")
             .replace("{cluster_name}", "c")
             .replace("{id}", "k");
+        let schema = &operation["responses"]["200"]["content"]["application/json"]["schema"];
+        let Some(schema) = schema["$ref"].as_str() else {
+            // Texts. The stream of events has tests of its own.
+            let status = match path.as_str() {
+                "/muster/v1/events" => 200,
+                path => root.get(path).status,
+            };
+            assert!(matches!(status, 200 | 204), "{path}: {status}");
+            continue;
+        };
         // The oldest version takes one association only.
         let query = if path.ends_with("/association") {
             "?user=daemon"
@@ -207,9 +217,7 @@ fn answers_are_as_the_description_says() {
             ""
         };
         let answer = root.get(&format!("{named}{query}")).ok();
-        let schema =
-            operation["responses"]["200"]["content"]["application/json"]["schema"]["$ref"].as_str();
-        let name = schema.unwrap().rsplit('/').next().unwrap();
+        let name = schema.rsplit('/').next().unwrap();
         check(
             &answer,
             &described["components"]["schemas"][name],
