@@ -4,6 +4,7 @@ use crate::people;
 use jiff::Timestamp as Instant;
 use jiff::Zoned;
 use jiff::tz::TimeZone;
+use muster_model::accounts::NORMAL;
 use muster_model::config::{ClusterConfig, PartitionConfig};
 use muster_model::explain::ExpectedStart;
 use muster_model::ids::{JobId, NodeIdx};
@@ -12,7 +13,7 @@ use muster_model::private_data::PrivateData;
 use muster_model::spec::MemoryAsk;
 use muster_model::time::Timestamp;
 use std::cell::{OnceCell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// `SLURM_TIME_FORMAT`.
 #[derive(Clone, Debug, Default)]
@@ -47,6 +48,8 @@ pub(crate) struct Ctx {
     pub(crate) reserved: HashMap<NodeIdx, bool>,
     /// Expected starts, when they were asked for.
     pub(crate) starts: HashMap<JobId, ExpectedStart>,
+    /// Numbers of QOS by name, when they were asked for.
+    pub(crate) qos_ids: BTreeMap<String, u32>,
     /// `--noconvert`.
     pub(crate) keep_units: bool,
     /// `MailDomain`, when it matters.
@@ -94,6 +97,7 @@ impl Ctx {
             nodes: Vec::new(),
             reserved: HashMap::new(),
             starts: HashMap::new(),
+            qos_ids: BTreeMap::new(),
             keep_units: false,
             mail_domain: None,
             index_text_max: 64,
@@ -101,6 +105,14 @@ impl Ctx {
             groups: OnceCell::new(),
             style: TimeStyle::Standard,
             users: RefCell::default(),
+        }
+    }
+
+    /// Number of a QOS. Jobs without one have that of `normal`, which there always is.
+    pub(crate) fn qos_id(&self, name: &str) -> u32 {
+        match name {
+            "" | NORMAL => 1,
+            name => self.qos_ids.get(name).copied().unwrap_or(0),
         }
     }
 
