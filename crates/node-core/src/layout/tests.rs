@@ -73,7 +73,7 @@ fn distributions() {
     assert_eq!(idle(&a, &spec(4)), "n1:0,1/4 n2:2,3/4");
     assert_eq!(idle(&a, &StepSpec::default()), "n1:0/4 n2:1/4");
     assert_eq!(idle(&a, &spec(1)), "n1:0/4");
-    assert_eq!(idle(&a, &spec(9)), "NodeConfigUnavailable");
+    assert_eq!(idle(&a, &spec(9)), "TooManyCpus");
     let with = |distribution: &str, ntasks| StepSpec {
         distribution: Some(distribution.to_owned()),
         ..spec(ntasks)
@@ -270,9 +270,9 @@ fn devices_of_steps() {
     };
     assert_eq!(shown(&with(of_task(1), 4), &held), "n1:2/0,1 n2:2/0,1");
     assert_eq!(shown(&with(of_task(2), 3), &held), "n1:2/0,1,2,3 n2:1/0,1");
-    assert_eq!(shown(&with(of_task(3), 2), &held), "NodeConfigUnavailable");
+    assert_eq!(shown(&with(of_task(3), 2), &held), "InvalidGres");
     assert_eq!(shown(&with(of_step(5), 4), &held), "n1:2/0,1,2 n2:2/0,1");
-    assert_eq!(shown(&with(of_step(7), 4), &held), "NodeConfigUnavailable");
+    assert_eq!(shown(&with(of_step(7), 4), &held), "InvalidGres");
     // A step that does not ask has them all, and keeps them from nobody.
     assert_eq!(shown(&spec(2), &held), "n1:1/0,1,2,3 n2:1/0,1");
     held[0].gres = vec![GresShare {
@@ -347,12 +347,12 @@ fn numbers_without_measure_are_refused() {
         (u64::MAX, 3),
         (1 << 63, u32::MAX),
     ] {
-        assert_eq!(idle(&a, &memory(mib, cpus)), "NodeConfigUnavailable");
+        assert_eq!(idle(&a, &memory(mib, cpus)), "InvalidMemory");
         let overcommit = StepSpec {
             overcommit: true,
             ..memory(mib, cpus)
         };
-        assert_eq!(idle(&a, &overcommit), "NodeConfigUnavailable");
+        assert_eq!(idle(&a, &overcommit), "InvalidMemory");
     }
     let many = |ntasks| StepSpec {
         overcommit: true,
@@ -403,7 +403,7 @@ fn the_least_number_of_nodes_is_found() {
         idle(&a, &range(12, 1)),
         "n3:0,1,2,3,4,5,6,7/8 n5:8,9,10,11/4"
     );
-    assert_eq!(idle(&a, &range(16, 1)), "NodeConfigUnavailable");
+    assert_eq!(idle(&a, &range(16, 1)), "TooManyCpus");
     // A required node without room is not used where fewer nodes do.
     let held = vec![
         StepUse::default(),
