@@ -1,12 +1,16 @@
 # What lines can call. Each takes away what it made.
 id_in() { grep -oE '7[01][0-9]{4}' <<<"$1" | head -1; }
 submit() { # OPTIONS...: a held job, as scontrol shows it
-  local out id status; out=$(sbatch -H -D /tmp -o /dev/null "$@" --wrap true 2>&1); status=$?; echo "$out"; id=$(id_in "$out")
+  local out id status; out=$(sbatch -H -D /tmp -o /dev/null "$@" --wrap true 2>&1); status=$?; echo "$out"; id=
+  # A refusal may name another job, which stays.
+  [ "$status" != 0 ] || id=$(id_in "$out")
   [ -z "$id" ] || { scontrol show job "$id"; scancel "$id"; }
   return "$status"
 }
 submit_as() { # SCRIPT OPTIONS...: the same with a script of its own
-  local out id status; printf "$1" >script.sh; out=$(sbatch -H -o /dev/null "${@:2}" script.sh 2>&1); status=$?; echo "$out"; id=$(id_in "$out")
+  local out id status; printf "$1" >script.sh; out=$(sbatch -H -o /dev/null "${@:2}" script.sh 2>&1); status=$?; echo "$out"; id=
+  # A refusal may name another job, which stays.
+  [ "$status" != 0 ] || id=$(id_in "$out")
   [ -z "$id" ] || { scontrol show job "$id"; scancel "$id"; }
   return "$status"
 }

@@ -23,11 +23,16 @@ const REPORT: &str = "target/differ.txt";
 /// Changed lines of a difference that are printed; the report has all.
 const SHOWN: usize = 12;
 
+/// Options, as messages name them.
+const OPTIONS: &str = "--seed N, --lines N, --only COMMAND, --muster FILE, --hold";
+
 struct DifferOptions {
     seed: u64,
     /// Lines that are drawn beside those of the files.
     drawn: usize,
     only: Option<String>,
+    /// Runs no line, but leaves both clusters for lines that are typed.
+    hold: bool,
 }
 
 /// Runs all lines, or those that begin with a command.
@@ -45,6 +50,9 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         println!("Slurm is not installed here: there is nothing to compare with.");
         return Ok(());
     };
+    if options.hold {
+        return clusters.hold();
+    }
     let mut report = DifferReport::default();
     for line in &lines {
         let mut verdict = judge(&clusters, line, &mut accepted)?;
@@ -75,6 +83,7 @@ fn options(args: &[String]) -> Result<DifferOptions> {
         seed: 1,
         drawn: 1100,
         only: None,
+        hold: false,
     };
     let mut args = args.iter();
     while let Some(arg) = args.next() {
@@ -84,11 +93,8 @@ fn options(args: &[String]) -> Result<DifferOptions> {
             "--lines" => options.drawn = value()?.parse().context("--lines")?,
             "--only" => options.only = Some(value()?.clone()),
             "--muster" => crate::build::use_given(value()?)?,
-            _ => {
-                bail!(
-                    "unknown option {arg}; there are --seed N, --lines N, --only COMMAND, --muster FILE"
-                )
-            }
+            "--hold" => options.hold = true,
+            _ => bail!("unknown option {arg}; there are {OPTIONS}"),
         }
     }
     Ok(options)

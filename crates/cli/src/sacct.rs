@@ -229,6 +229,10 @@ fn once(options: &Options) -> Result<(), Failure> {
     let mut ctx = Ctx::new(&client.endpoint.cluster);
     let (mut jobs, at, _) = query::accounting(&mut client, question).map_err(failed)?;
     ctx.now = at;
+    if columns.iter().any(|(field, _)| field.name == "QOSRAW") {
+        let qos = query::accounts(&mut client).map_err(failed)?.accounts.qos;
+        ctx.qos_ids = qos.into_values().map(|qos| (qos.name, qos.id)).collect();
+    }
     in_order(&mut jobs);
     if options.scripts || options.environments {
         return match options.scripts {

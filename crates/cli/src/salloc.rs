@@ -13,10 +13,11 @@ use muster_model::job::{ExitStatus, JobState};
 use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::signal::{SigSet, Signal, kill, killpg, raise};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
+use nix::unistd::{AccessFlags, Pid, access, getpgrp, tcgetpgrp, tcsetpgrp};
 use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write as _};
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 const PREFIX: &str = "Job submit/allocate failed";
@@ -44,6 +45,17 @@ fn run(args: &[String], marks: &[(String, String)]) -> Result<ExitCode, ExitCode
     let mut line = lines.swap_remove(0);
     line.words = words.unwrap_or_default();
     let kill_signal = kill_signal(&line)?;
+    if let Some(why) = line.chosen.value("chdir").and_then(no_directory) {
+        line.say.error(&why);
+        return Err(line.say.failed());
+    }
+    if line.chosen.has("get-user-env")
+        && let Some(why) =
+            no_login_environment(nix::unistd::geteuid().is_root(), line.chosen.has("uid"))
+    {
+        line.say.error(why);
+        return Err(line.say.failed());
+    }
     let no_shell = line.chosen.has("no-shell");
     if no_shell && !line.words.is_empty() {
         line.say
@@ -77,6 +89,21 @@ fn wants_bell(line: &SubmitLine) -> bool {
     match line.chosen.strongest(&["bell", "no-bell"]) {
         Some(given) => given.row.long == "bell",
         None => false,
+    }
+}
+
+/// Why the command cannot run in a directory, found before there is an allocation.
+fn no_directory(dir: &str) -> Option<String> {
+    let error = access(&Path::new(dir).join("."), AccessFlags::X_OK).err()?;
+    Some(format!("chdir({dir}): {}", error.desc()))
+}
+
+/// Why `--get-user-env` cannot be followed. As in Slurm it is root's; a login shell of another user would run as root.
+fn no_login_environment(is_root: bool, for_other: bool) -> Option<&'static str> {
+    match (is_root, for_other) {
+        (false, _) => Some("SlurmdUser must be root to use --get-user-env"),
+        (true, true) => Some("--get-user-env with --uid is not implemented"),
+        (true, false) => None,
     }
 }
 
@@ -174,7 +201,10 @@ fn command(line: &SubmitLine, holder: &Holder) -> Command {
             Command::new(shell.unwrap_or_else(|| OsString::from("/bin/sh")))
         }
     };
-    let own = capture::own_environment();
+    let mut own = capture::own_environment();
+    if line.chosen.has("get-user-env") {
+        own = capture::over_login(&own, &line.say);
+    }
     command.env_clear().envs(capture::pairs(&own));
     command.env("SLURM_SUBMIT_DIR", line::current_dir());
     for (name, value) in holder.variables() {
@@ -327,5 +357,32 @@ impl AllocationSession {
             self.holder.finish(exit);
         }
         ExitCode::from(u8::try_from(code).unwrap_or(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The command was not found then, after there was an allocation for it.
+    #[test]
+    fn a_directory_that_is_not_there_is_named() {
+        let text = "chdir(/nosuch/x): No such file or directory";
+        assert_eq!(no_directory("/nosuch/x").as_deref(), Some(text));
+        let text = "chdir(/dev/null): Not a directory";
+        assert_eq!(no_directory("/dev/null").as_deref(), Some(text));
+        assert_eq!(no_directory("/"), None);
+    }
+
+    /// The option was taken and did nothing.
+    #[test]
+    fn login_environments_are_for_root() {
+        let of_user = no_login_environment(false, false);
+        assert_eq!(
+            of_user,
+            Some("SlurmdUser must be root to use --get-user-env")
+        );
+        assert!(no_login_environment(true, true).is_some());
+        assert_eq!(no_login_environment(true, false), None);
     }
 }

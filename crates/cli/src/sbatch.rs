@@ -93,6 +93,9 @@ fn prepared(
     };
     let words = last.words.clone();
     read_directives(&mut lines, &script, filters)?;
+    let (first, others) = lines.split_at_mut(1);
+    let others = others.iter().map(|line| &line.chosen);
+    components::pass_back_files(&mut first[0].chosen, others);
     filters.pre_submit(&mut lines)?;
     for line in &mut lines {
         line.say.quiet = line.chosen.has("quiet");

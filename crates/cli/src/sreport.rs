@@ -291,7 +291,11 @@ impl ReportRequest {
         let end = read(&self.end, midnight)?;
         let hour = |s: i64| s.div_euclid(3600) * 3600;
         let latest = hour(now.timestamp().as_second() + 3599);
-        let (start, end) = (hour(start), hour(end + 3599).min(latest));
+        let (start, mut end) = (hour(start), hour(end + 3599).min(latest));
+        if self.end.is_none() {
+            // A time of today begins a report on an hour.
+            end = end.max(start + 3600);
+        }
         if end <= start {
             return Err(Failure::new(
                 "sreport: error: End time is not after the start time",
@@ -426,4 +430,36 @@ fn words(list: &str) -> Vec<String> {
 fn print_text(text: &str) -> Result<(), Failure> {
     print(text);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jiff::tz::TimeZone;
+
+    /// A start of today came after the end that nobody gave, and was refused.
+    #[test]
+    fn a_start_of_today_begins_an_hour() {
+        let now = jiff::civil::date(2026, 11, 30)
+            .at(22, 1, 0, 0)
+            .to_zoned(TimeZone::UTC)
+            .unwrap();
+        let hours = |start: &str, end: Option<&str>| {
+            let request = ReportRequest {
+                start: Some(start.to_owned()),
+                end: end.map(str::to_owned),
+                ..ReportRequest::default()
+            };
+            let period = request.period(&now).ok()?;
+            let of_day = |at: Timestamp| at.unix_s().rem_euclid(86_400) / 3600;
+            Some([of_day(period.start), of_day(period.end)])
+        };
+        assert_eq!(hours("now-1hour", None), Some([21, 22]));
+        assert_eq!(hours("2026-11-30", None), Some([0, 1]));
+        assert_eq!(
+            hours("2026-11-30T10:00", Some("2026-11-30T12:20")),
+            Some([10, 13])
+        );
+        assert_eq!(hours("2026-11-30T10:00", Some("2026-11-30T09:00")), None);
+    }
 }

@@ -70,6 +70,12 @@ const COLUMNS: &str = "JobID,MaxVMSize,MaxVMSizeNode,MaxVMSizeTask,AveVMSize,Max
 /// Columns that are shown where they are asked for. Pids is a column of `--pidformat` alone.
 const MORE_COLUMNS: [&str; 3] = ["ConsumedEnergyRaw", "Nodelist", "ReqCPUFreq"];
 
+/// The heading of a column, which is not always sacct's.
+fn title(field: &'static AcctField) -> &'static str {
+    let own = |name: &&'static str| name.eq_ignore_ascii_case(field.name);
+    MORE_COLUMNS.into_iter().find(own).unwrap_or(field.name)
+}
+
 #[derive(Debug, Default)]
 struct Options {
     jobs: Vec<String>,
@@ -281,7 +287,7 @@ impl Options {
         if self.processes {
             return self.line(out, &PROCESS_COLUMNS, |(name, _), out| out.push_str(name));
         }
-        self.line(out, columns, |(field, _), out| out.push_str(field.name));
+        self.line(out, columns, |(field, _), out| out.push_str(title(field)));
     }
 
     fn rows(
@@ -576,6 +582,12 @@ fn job_row(job: &Job, steps: Vec<AcctStep>) -> AcctJob {
 mod tests {
     use super::*;
     use muster_proto::step::MeasuredStep;
+
+    #[test]
+    fn headings_are_those_of_slurm() {
+        let of = |name| title(find(name).unwrap());
+        assert_eq!((of("nodelist"), of("maxrss")), ("Nodelist", "MaxRSS"));
+    }
 
     #[test]
     fn what_nodes_say_is_added_up_by_step() {

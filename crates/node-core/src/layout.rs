@@ -400,45 +400,49 @@ impl<'a> Layout<'a> {
             );
             return refuse(RefusalCode::NodeConfigUnavailable, detail);
         }
-        let of_cpus = self.allowed.iter().map(|&node| {
-            let there = self.alloc.nodes[node].cpus.len() / cpus;
-            u64::from(there)
-        });
-        if self.spec.overcommit || of_cpus.sum::<u64>() >= u64::from(ntasks) {
-            if let MemoryAsk::PerNode(mib) | MemoryAsk::PerCpu(mib) = self.spec.memory
-                && self
-                    .allowed
-                    .iter()
-                    .all(|&node| self.lacks_memory(node, mib))
-            {
-                let detail = format!("{mib} MiB of memory are more than the job has on a node");
-                return refuse(RefusalCode::InvalidMemory, detail);
-            }
-            if self.lacks_devices(ntasks) {
-                let detail = "the job does not have the devices that the step asks for";
-                return refuse(RefusalCode::InvalidGres, detail);
-            }
+        if let Some(ask) = self.missing_device(ntasks) {
+            let detail = format!("the job has too few {} for the step", ask.name);
+            return refuse(RefusalCode::InvalidGres, detail);
+        }
+        if self.allowed.iter().all(|&node| self.lacks_memory(node)) {
+            let detail = "no node of the job has the memory that the step asks for";
+            return refuse(RefusalCode::InvalidMemory, detail);
         }
         let detail =
             format!("{ntasks} tasks of {cpus} CPUs do not fit into the nodes of the allocation");
         refuse(RefusalCode::TooManyCpus, detail)
     }
 
-    fn lacks_devices(&self, ntasks: u32) -> bool {
-        let sum = |of_node: &dyn Fn(usize) -> u64| {
-            let each = self.allowed.iter().map(|&node| of_node(node));
-            each.fold(0, u64::saturating_add)
+    /// A request for more devices than there are for a number of tasks.
+    fn missing_device(&self, ntasks: u32) -> Option<&GresAsk> {
+        let (of_node, of_task, of_all) = self.asked();
+        let on_no_node = |ask: &&GresAsk| self.free_by_node(ask).all(|free| free < ask.count);
+        let for_fewer_tasks = |ask: &&GresAsk| {
+            let room = self.free_by_node(ask).map(|free| free / ask.count.max(1));
+            ask.count > 0 && room.sum::<u64>() < u64::from(ntasks)
         };
-        let (.., of_all) = self.asked();
-        let has_all = of_all
-            .iter()
-            .all(|ask| sum(&|node| self.count_free(node, ask)) >= ask.count);
-        !has_all || sum(&|node| self.slots_by_devices(node).into()) < u64::from(ntasks)
+        let in_all = |ask: &&GresAsk| self.free_by_node(ask).sum::<u64>() < ask.count;
+        let lacking = of_node.iter().find(on_no_node);
+        let lacking = lacking.or_else(|| of_task.iter().find(for_fewer_tasks));
+        lacking.or_else(|| of_all.iter().find(in_all))
     }
 
-    fn lacks_memory(&self, node: usize, mib: u64) -> bool {
-        let share = &self.alloc.nodes[node];
-        share.memory_mib > 0 && mib > share.memory_mib
+    /// Free devices that match a request, on each node that the step can use.
+    fn free_by_node(&self, ask: &GresAsk) -> impl Iterator<Item = u64> {
+        (self.allowed.iter()).map(|&node| self.count_free(node, ask))
+    }
+
+    /// Whether a node has less memory than a task asks for, or the step of the node.
+    fn lacks_memory(&self, node: usize) -> bool {
+        let there = self.alloc.nodes[node].memory_mib;
+        let asked = match self.spec.memory {
+            MemoryAsk::Default => Some(0),
+            MemoryAsk::PerNode(mib) => Some(mib),
+            MemoryAsk::PerCpu(mib) => {
+                mib.checked_mul(u64::from(self.spec.cpus_per_task.unwrap_or(1).max(1)))
+            }
+        };
+        there > 0 && asked.is_none_or(|asked| asked > there)
     }
 
     /// Chooses `count` nodes with room for all tasks: the required ones and the first others, or if these have too

@@ -9,7 +9,7 @@ use muster_model::limits::PATH_BYTES_MAX;
 pub struct Symbols<'a> {
     /// `%j`.
     pub job: JobId,
-    /// `%A` and `%a`; outside an array `%A` is the job and `%a` is 4294967294, as Slurm prints it.
+    /// `%A`, `%a` and `%b`; outside an array `%A` is the job and `%a` is 4294967294, as Slurm prints it.
     pub array: Option<ArrayTask>,
     /// `%s`, and the second part of `%J`; absent in a batch script's files.
     pub step: Option<StepNo>,
@@ -76,6 +76,7 @@ fn symbol(letter: char, s: &Symbols) -> Option<Value> {
         '%' => Value::Text("%".to_owned()),
         'A' => Value::Number(s.array.map_or(s.job, |task| task.array).0),
         'a' => Value::Number(s.array.map_or(NO_INDEX, |task| task.index).into()),
+        'b' => Value::Number((s.array.map_or(NO_INDEX, |task| task.index) % 10).into()),
         'J' => match s.step {
             Some(step) => Value::Text(format!("{}.{step}", s.job)),
             None => Value::Number(s.job.0),
@@ -127,6 +128,7 @@ mod tests {
             ("x%5", "x%5"),
             ("%99j", "0000000012"),
             ("é%jü", "é12ü"),
+            ("%b-%2b", "3-03"),
         ] {
             assert_eq!(expand(pattern, &symbols()), expected, "{pattern}");
         }
@@ -134,6 +136,7 @@ mod tests {
         single.array = None;
         single.step = Some(StepNo(4));
         assert_eq!(expand("%A_%a %J %s", &single), "12_4294967294 12.4 4");
+        assert_eq!(expand("%b", &single), "4");
     }
 
     #[test]

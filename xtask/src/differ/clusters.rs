@@ -118,6 +118,24 @@ impl BothClusters {
         Ok(())
     }
 
+    /// Leaves both clusters until standard input ends, for lines that are typed by hand: target/differ-slurm.sh and
+    /// target/differ-muster.sh, which bash reads, have the variables and functions that lines have.
+    pub(super) fn hold(&self) -> Result<()> {
+        for (side, name) in [(&self.slurm, "slurm"), (&self.muster, "muster")] {
+            let mut text = format!("cd {}\n", side.folder.display());
+            for (key, value) in &side.environment {
+                text += &format!("export {key}='{value}'\n");
+            }
+            let file = format!("target/differ-{name}.sh");
+            fs::write(&file, text + &self.prelude).context(file)?;
+        }
+        println!(
+            "source target/differ-slurm.sh or target/differ-muster.sh; end of input ends both"
+        );
+        std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
+        Ok(())
+    }
+
     /// Output of a line on Slurm and on Muster.
     pub(super) fn answers(&self, line: &CorpusLine) -> Result<(Vec<String>, Vec<String>)> {
         let script = format!("{}\n{}\n", self.prelude, line.text);

@@ -4,6 +4,7 @@ use crate::people;
 use jiff::Timestamp as Instant;
 use jiff::Zoned;
 use jiff::tz::TimeZone;
+use muster_model::accounts::NORMAL;
 use muster_model::config::{ClusterConfig, PartitionConfig};
 use muster_model::explain::ExpectedStart;
 use muster_model::ids::{JobId, NodeIdx};
@@ -13,7 +14,7 @@ use muster_model::spec::MemoryAsk;
 use muster_model::time::Timestamp;
 use muster_proto::client::StartsProgress;
 use std::cell::{OnceCell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// `SLURM_TIME_FORMAT`.
 #[derive(Clone, Debug, Default)]
@@ -50,6 +51,8 @@ pub(crate) struct Ctx {
     pub(crate) starts: HashMap<JobId, ExpectedStart>,
     /// How far they were worked out; none where they were not asked for.
     pub(crate) starts_progress: Option<StartsProgress>,
+    /// Numbers of QOS by name, when they were asked for.
+    pub(crate) qos_ids: BTreeMap<String, u32>,
     /// `--noconvert`.
     pub(crate) keep_units: bool,
     /// `MailDomain`, when it matters.
@@ -98,6 +101,7 @@ impl Ctx {
             reserved: HashMap::new(),
             starts: HashMap::new(),
             starts_progress: None,
+            qos_ids: BTreeMap::new(),
             keep_units: false,
             mail_domain: None,
             index_text_max: 64,
@@ -105,6 +109,14 @@ impl Ctx {
             groups: OnceCell::new(),
             style: TimeStyle::Standard,
             users: RefCell::default(),
+        }
+    }
+
+    /// Number of a QOS. Jobs without one have that of `normal`, which there always is.
+    pub(crate) fn qos_id(&self, name: &str) -> u32 {
+        match name {
+            "" | NORMAL => 1,
+            name => self.qos_ids.get(name).copied().unwrap_or(0),
         }
     }
 

@@ -591,6 +591,14 @@ impl<'a> JobRow<'a> {
         Some(format!("{}/{name}", spec.work_dir.trim_end_matches('/')))
     }
 
+    /// The index that patterns have: Slurm's NO_VAL for a job outside an array.
+    fn pattern_index(&self) -> Option<u32> {
+        match self.in_array() {
+            true => self.index(),
+            false => Some(u32::MAX - 1),
+        }
+    }
+
     /// Fills in a filename pattern of sbatch(1). What only a task knows (`%n`, `%t`, `%a` of tasks that have not
     /// left the array) stays. What is longer than a path ends there: a pattern of `%x` grows 512 times, for all who list
     /// the job.
@@ -610,11 +618,11 @@ impl<'a> JobRow<'a> {
                 Some('A') => Some(format!("{:0width$}", self.base_id().0)),
                 Some('j') => Some(format!("{:0width$}", self.job.id.0)),
                 Some('J') => Some(format!("{:0width$}", self.job.id.0)),
-                Some('a') => self.index().map(|i| format!("{i:0width$}")),
+                Some('a') => self.pattern_index().map(|i| format!("{i:0width$}")),
                 Some('x') => Some(self.job.spec.name.clone()),
                 Some('u') => Some(self.job.spec.owner.user.clone()),
                 Some('N') => self.shares().next().map(|s| s.name.clone()),
-                Some('b') => self.index().map(|i| format!("{:0width$}", i % 10)),
+                Some('b') => (self.pattern_index()).map(|i| format!("{:0width$}", i % 10)),
                 Some('%') => Some("%".to_owned()),
                 _ => None,
             };
@@ -743,5 +751,16 @@ mod tests {
         assert!(long.len() <= PATH_BYTES_MAX + 1025, "{}", long.len());
         let usual = row.stdio_path(Stdio::In).unwrap();
         assert_eq!(usual, format!("/{}/7", "n".repeat(1024)));
+    }
+
+    /// The listing named a file that the node did not write.
+    #[test]
+    fn a_job_outside_an_array_has_the_index_that_its_node_writes() {
+        let mut job = fixture::job(7, "x");
+        fixture::ask(&mut job, |spec| {
+            spec.stdio.stdout = Some("/%x-%A_%a.%b".to_owned());
+        });
+        let row = JobRow::new(&job, None);
+        assert_eq!(row.stdio_path(Stdio::Out).unwrap(), "/x-7_4294967294.4");
     }
 }

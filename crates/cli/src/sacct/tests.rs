@@ -284,6 +284,21 @@ fn parsable() {
     );
 }
 
+/// Each job had the number of `normal`.
+#[test]
+fn numbers_of_qos() {
+    let mut ctx = ctx();
+    ctx.qos_ids = [("high".to_owned(), 4)].into();
+    let mut jobs = ["normal", "high", "gone"].map(|_| jobs().swap_remove(0));
+    for (job, qos) in jobs.iter_mut().zip(["normal", "high", "gone"]) {
+        qos.clone_into(&mut job.qos);
+    }
+    let options = options(&["-nXP", "-o", "qosraw,qos"]).unwrap();
+    let columns = options.columns().unwrap();
+    let text = options.render(&columns, &jobs, &ctx, &now()).unwrap();
+    assert_eq!(text, "1|normal\n4|high\n0|gone\n");
+}
+
 #[test]
 fn tasks_of_an_array_stand_together() {
     let task = |id: u64, base: u64, index: u32| AcctJob {

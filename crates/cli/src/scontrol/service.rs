@@ -164,7 +164,9 @@ impl Session {
             .client()
             .and_then(|c| c.call(RequestBody::WaitStarted(job)))
         {
-            Ok(Response::JobStarted(_)) => self.say.verbose(&format!("Job {job} is ready for use")),
+            Ok(Response::JobStarted(_)) => {
+                crate::say::stderr(&format!("scontrol: Nodes are ready for job {job}\n"));
+            }
             Ok(Response::JobEnded { .. }) => {
                 self.complain(&format!("scontrol: Job {job} no longer running"));
             }

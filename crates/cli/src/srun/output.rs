@@ -65,10 +65,15 @@ pub(super) fn expand(pattern: &str, names: &Names<'_>) -> String {
                 Some(id) => out.push_str(&format!("{id:0>width$}")),
                 None => out.push_str(&format!("{job:0width$}")),
             },
-            'a' => {
+            'a' | 'b' => {
                 let index =
                     array("SLURM_ARRAY_TASK_ID").unwrap_or_else(|| (u32::MAX - 1).to_string());
-                out.push_str(&format!("{index:0>width$}"));
+                // `%b` is the index modulo 10.
+                let from = match letter {
+                    'b' => index.len().saturating_sub(1),
+                    _ => 0,
+                };
+                out.push_str(&format!("{:0>width$}", &index[from..]));
             }
             'J' => out.push_str(&format!("{job}.{}", names.step)),
             's' => out.push_str(&names.step.to_string()),
@@ -114,5 +119,6 @@ mod tests {
         assert_eq!(expand("%j-%4j_%J_%s_%u_%x%%", &names), "7-0007_7.2_2_u_n%");
         assert_eq!(expand("%q%", &names), "%q%");
         assert_eq!(expand("\\%j", &names), "%j");
+        assert_eq!(expand("%b-%2b", &names), "4-04");
     }
 }

@@ -191,12 +191,7 @@ pub(crate) fn batch_context(chosen: &ChosenOptions, say: &Say) -> Result<ExecCon
         Environment::default()
     };
     let mut environment = if asked && selection.all {
-        // Variables of the caller are stronger than the login environment.
-        let mut merged = login;
-        for (name, value) in pairs(&own) {
-            merged.set(name.as_bytes(), value.as_bytes());
-        }
-        select(merged, &selection, Environment::default())
+        select(merged(login, &own), &selection, Environment::default())
     } else {
         select(own, &selection, login)
     };
@@ -208,6 +203,19 @@ pub(crate) fn batch_context(chosen: &ChosenOptions, say: &Say) -> Result<ExecCon
         environment,
         chosen.get("propagate").map(|g| g.value.as_deref()),
     )
+}
+
+/// Variables of the caller over those that a login gives the user.
+pub(crate) fn over_login(own: &Environment, say: &Say) -> Environment {
+    merged(super::login::environment(say), own)
+}
+
+/// A login environment with the variables of the caller, which are stronger.
+fn merged(mut login: Environment, own: &Environment) -> Environment {
+    for (name, value) in pairs(own) {
+        login.set(name.as_bytes(), value.as_bytes());
+    }
+    login
 }
 
 /// `--export-file`: `NAME=value`, each ended by a zero byte, from a file or an open descriptor.

@@ -105,6 +105,20 @@ pub(crate) fn pass_on(from: &ChosenOptions, to: &mut ChosenOptions, source: Sour
     }
 }
 
+/// Gives the first component, where the batch script runs, the script's files of the last one that names them, unless it
+/// names them itself: Slurm's sbatch begins with the options of the whole line.
+pub(crate) fn pass_back_files<'a>(
+    first: &mut ChosenOptions,
+    others: impl DoubleEndedIterator<Item = &'a ChosenOptions> + Clone,
+) {
+    for long in ["output", "error", "input"] {
+        let named = others.clone().rev().find_map(|later| later.get(long));
+        if let Some(given) = named.filter(|_| !first.has(long)) {
+            first.give(given.row, given.value.clone(), given.source);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,6 +160,29 @@ mod tests {
             ["ntasks=1 echo : -n"]
         );
         assert_eq!(shown(OptionCommand::Srun, "echo :"), ["echo :"]);
+    }
+
+    /// They were taken and used by nobody.
+    #[test]
+    fn files_of_the_script_are_those_of_the_last_component() {
+        let component = |long: &[(&'static str, &str)]| {
+            let mut chosen = ChosenOptions::new(OptionCommand::Sbatch);
+            for (long, value) in long {
+                chosen.set(long, Some((*value).to_owned()));
+            }
+            chosen
+        };
+        let mut first = component(&[("error", "first")]);
+        let others = [
+            component(&[("output", "second"), ("error", "second")]),
+            component(&[("output", "third")]),
+        ];
+        pass_back_files(&mut first, others.iter());
+        let of = |long| first.value(long);
+        assert_eq!(
+            [of("output"), of("error"), of("input")],
+            [Some("third"), Some("first"), None]
+        );
     }
 
     #[test]

@@ -500,6 +500,7 @@ fn lasting_reason(reason: Reason) -> Option<&'static str> {
             Some("Requested partition configuration not available now")
         }
         Reason::PartitionDown => Some("Partition in DOWN state"),
+        Reason::Reservation => Some("Requested reservation not usable now"),
         Reason::JobHeldUser | Reason::JobHeldAdmin => {
             Some("Job is in held state, pending scheduler release")
         }
@@ -626,6 +627,13 @@ mod tests {
         };
         holder.ask(true).unwrap();
         (holder, far)
+    }
+
+    #[test]
+    fn a_reservation_that_has_not_begun_is_named() {
+        let of = |reason| lasting_reason(reason).unwrap_or("");
+        let text = "Requested reservation not usable now";
+        assert_eq!((of(Reason::Reservation), of(Reason::Resources)), (text, ""));
     }
 
     fn started() -> Response {

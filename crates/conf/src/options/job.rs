@@ -112,9 +112,14 @@ pub fn build(
         spec.dependency = values::dependency(text)?;
     }
     if let Some(text) = chosen.value("signal") {
-        spec.warn_signal = Some(values::warn_signal(text).ok_or_else(|| {
-            OptionError::bad_value("signal", text, "a signal such as USR1@60 or B:TERM@120")
-        })?);
+        // Other jobs have no batch script that could get it.
+        let is_batch = chosen.command == OptionCommand::Sbatch;
+        let forms = match is_batch {
+            true => "a signal such as USR1@60 or B:TERM@120",
+            false => "a signal such as USR1@60",
+        };
+        let read = values::warn_signal(text).filter(|signal| is_batch || !signal.batch_only);
+        spec.warn_signal = Some(read.ok_or_else(|| OptionError::bad_value("signal", text, forms))?);
     }
     match chosen.command {
         OptionCommand::Sbatch => batch_only(chosen, &mut spec)?,

@@ -311,13 +311,16 @@ pub fn gres(text: &str) -> Option<Vec<GresAsk>> {
     Some(list)
 }
 
-/// `[type:]number[,[type:]number...]` of `--gpus` and its kin.
+/// `[type:]number[,[type:]number...]` of `--gpus` and its kin. A type alone is one of it, as Slurm reads it.
 pub fn gpus(text: &str) -> Option<Vec<GresAsk>> {
     let mut list = Vec::new();
     for item in text.split(',') {
         let (kind, number) = match item.rsplit_once([':', '=']) {
             Some((kind, number)) if !kind.is_empty() => (Some(kind.to_owned()), number),
             Some(_) => return None,
+            None if item.starts_with(|c: char| c.is_ascii_alphabetic()) => {
+                (Some(item.to_owned()), "1")
+            }
             None => (None, item),
         };
         push_gres(&mut list, "gpu", kind, u64::from(count(number)?));

@@ -698,8 +698,14 @@ fn check_gres(state: &State, gres: &GresAsk) -> Result<(), Refusal> {
         }
     }
     if !known {
+        // Devices of that name, but of other types, are what the nodes lack; the request itself can be read.
+        let mut all = state.nodes.iter().flat_map(|node| &node.config.gres);
+        let code = match gres.kind.is_some() && all.any(|other| other.name == gres.name) {
+            true => RefusalCode::NodeConfigUnavailable,
+            false => RefusalCode::InvalidGres,
+        };
         return Err(Refusal::new(
-            RefusalCode::InvalidGres,
+            code,
             format!("no node has a {}", gres_text(gres)),
         ));
     }

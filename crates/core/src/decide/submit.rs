@@ -672,9 +672,10 @@ pub(super) fn check_times(spec: &JobSpec, limit: TimeLimit, now: Timestamp) -> R
     let need_s = spec.time_min.and_then(TimeLimit::seconds).unwrap_or(0);
     let start = spec.begin.map_or(now, |begin| begin.max(now));
     if start.plus_s(need_s) > deadline {
+        // A deadline that is over leaves no time at all, whatever the least time.
         let code = match spec.time_min {
-            Some(_) => RefusalCode::InvalidTimeMin,
-            None => RefusalCode::InvalidTimeLimit,
+            Some(_) if deadline > now => RefusalCode::InvalidTimeMin,
+            _ => RefusalCode::InvalidTimeLimit,
         };
         return refuse(code, "the job cannot end before its --deadline");
     }

@@ -258,6 +258,14 @@ fn impossible_wishes_are_refused_with_slurms_errors() {
         ),
         (
             JobSpec {
+                deadline: Some(world.now),
+                time_min: Some(TimeLimit::Minutes(1)),
+                ..spec("j")
+            },
+            R::InvalidTimeLimit,
+        ),
+        (
+            JobSpec {
                 time_min: Some(TimeLimit::Minutes(9)),
                 time_limit: Some(TimeLimit::Minutes(1)),
                 ..spec("j")
@@ -534,7 +542,7 @@ fn nodes_named_count_and_gres_must_exist() {
     );
     assert_eq!(
         world.refusal(gpus(1, Some("h100"))),
-        RefusalCode::InvalidGres
+        RefusalCode::NodeConfigUnavailable
     );
     world.submit(asking(|a| {
         a.constraint = Some("[ib*2&avx*1] | (ib & avx)".into())

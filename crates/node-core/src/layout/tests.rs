@@ -365,10 +365,6 @@ fn numbers_without_measure_are_refused() {
         cpus_per_task: Some(cpus),
         ..spec(1)
     };
-    let refused = |cpus| match cpus {
-        0..=4 => "InvalidMemory",
-        _ => "TooManyCpus",
-    };
     // Their product is 0, or small, in 64 bits.
     for (mib, cpus) in [
         (1 << 63, 2),
@@ -376,7 +372,7 @@ fn numbers_without_measure_are_refused() {
         (u64::MAX, 3),
         (1 << 63, u32::MAX),
     ] {
-        assert_eq!(idle(&a, &memory(mib, cpus)), refused(cpus));
+        assert_eq!(idle(&a, &memory(mib, cpus)), "InvalidMemory");
         let overcommit = StepSpec {
             overcommit: true,
             ..memory(mib, cpus)

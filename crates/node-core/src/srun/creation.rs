@@ -263,7 +263,16 @@ impl Creation {
                 Progress::None
             }
             (None, Err(error)) => {
-                out.controller_error("Unable to confirm allocation for job", &error);
+                let job = self.job;
+                out.controller_error(
+                    &format!("Unable to confirm allocation for job {job}"),
+                    &error,
+                );
+                if matches!(error, ControllerError::Refused(_)) {
+                    out.info(&format!(
+                        "Check SLURM_JOB_ID environment variable. Expired or invalid job {job}"
+                    ));
+                }
                 FAILED
             }
             (Some(_), Ok(info)) => {

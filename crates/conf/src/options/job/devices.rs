@@ -279,8 +279,11 @@ fn tasks(
         ask.ntasks_per_node = ask.ntasks_per_node.or(Some(tasks));
         return Ok(());
     }
+    // A number of nodes is a number of tasks to srun, and a step has its job's.
+    let by_nodes = chosen.command == OptionCommand::Srun && chosen.has("nodes");
+    let is_step = chosen.command == OptionCommand::Srun && chosen.has("jobid");
     let counted = ask.ntasks.is_some() || ask.ntasks_per_node.is_some();
-    if !counted && chosen.command != OptionCommand::Srun {
+    if !counted && !by_nodes && !is_step {
         return refuse(
             "Failed to validate job spec. --gpus-per-task used without either --gpus or -n/--ntasks is not allowed.",
         );

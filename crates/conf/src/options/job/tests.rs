@@ -244,6 +244,19 @@ fn counts_of_gpus_that_contradict_each_other() {
         }
     }
     assert!(try_build("--ntasks-per-gpu=1").is_err());
+    // A number of nodes is one of tasks to srun; a step has the tasks of its job.
+    let of_srun = |line: &str| {
+        let ambient = SubmitEnvironment {
+            now: || Timestamp::from_unix_s(1_795_292_130),
+            zone: &Utc,
+        };
+        build(&chosen(OptionCommand::Srun, line), &ambient).is_ok()
+    };
+    assert!(!of_srun("--gpus-per-task=1"));
+    assert!(of_srun("--signal=USR1@60") && !of_srun("--signal=B:USR1@60"));
+    for line in ["-N1", "-n1", "--jobid=7"] {
+        assert!(of_srun(&format!("--gpus-per-task=1 {line}")), "{line}");
+    }
     assert!(try_build("--gres-flags=near").is_err());
 }
 

@@ -138,6 +138,8 @@ fn devices() {
     assert_eq!(gres("gpu:0"), Some(vec![]));
     assert_eq!(gres("none"), Some(vec![]));
     assert_eq!(gpus("a100:3"), Some(vec![ask("gpu", Some("a100"), 3)]));
+    assert_eq!(gpus("a100"), Some(vec![ask("gpu", Some("a100"), 1)]));
+    assert_eq!((gpus("-1"), gpus("2x")), (None, None));
     for bad in ["", ":", "gpu:", "gpu:a:b:c", "gpu,,x", "gpu:a:b"] {
         assert!(gres(bad).is_none(), "{bad}");
     }

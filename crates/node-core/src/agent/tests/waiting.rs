@@ -306,7 +306,7 @@ fn what_can_never_start_does_not_wait() {
         ..step_of_job(20)
     };
     let refused = bench.create(2, many);
-    assert!(bench.is_refused(refused, RefusalCode::NodeConfigUnavailable));
+    assert!(bench.is_refused(refused, RefusalCode::TooManyCpus));
 }
 
 /// They were expanded, laid out and refused in the event of the controller's orders.

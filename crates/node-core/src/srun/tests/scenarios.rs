@@ -314,7 +314,15 @@ fn the_controller_knows_where_the_agent_is() {
     bench.unreachable.insert(LEAD.to_owned());
     bench.allocation = Err(ControllerError::Failed("timed out".to_owned()));
     bench.event(Event::Started);
-    let text = "srun: error: Unable to confirm allocation for job: timed out\n";
+    let text = "srun: error: Unable to confirm allocation for job 5: timed out\n";
+    assert_eq!((bench.printed().as_str(), bench.exit), (text, Some(1)));
+
+    let mut bench = Bench::new(config(1));
+    bench.unreachable.insert(LEAD.to_owned());
+    bench.allocation = Err(ControllerError::Refused(RefusalCode::InvalidJobId.into()));
+    bench.event(Event::Started);
+    let text = "srun: error: Unable to confirm allocation for job 5: Invalid job id specified\n\
+                srun: Check SLURM_JOB_ID environment variable. Expired or invalid job 5\n";
     assert_eq!((bench.printed().as_str(), bench.exit), (text, Some(1)));
 }
 
