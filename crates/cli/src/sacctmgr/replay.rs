@@ -15,7 +15,6 @@ use muster_core::decide::decide;
 use muster_core::state::State;
 use muster_model::command::{AccountsEdit, Command, Identity, KeptPartitions, Reply, UserCommand};
 use muster_model::config::ClusterConfig;
-use muster_model::known_cluster::KnownCluster;
 use muster_model::time::Timestamp;
 use muster_proto::client::AccountsAnswer;
 use std::fmt::Write as _;
@@ -97,12 +96,7 @@ impl Ledger for MemoryLedger {
             nodes: "n[1-4]".to_owned(),
             node_count: 4,
             total: "cpu=16".to_owned(),
-            others: vec![KnownCluster {
-                name: "beta".to_owned(),
-                addresses: vec!["ctl2".to_owned(), "ctl3".to_owned()],
-                port: 6817,
-                ..KnownCluster::default()
-            }],
+            others: Vec::new(),
         })
     }
 
