@@ -63,7 +63,8 @@ fn run(args: &[String], marks: &[(String, String)]) -> Result<ExitCode, ExitCode
     }
     for (spec, number) in specs.iter_mut().zip(0..) {
         if spec.name.is_empty() {
-            "interactive".clone_into(&mut spec.name);
+            let name = if no_shell { "no-shell" } else { "interactive" };
+            name.clone_into(&mut spec.name);
         }
         spec.argv = line.words.clone();
         spec.submit_line = line::submit_line("salloc", args);

@@ -195,8 +195,11 @@ pub(crate) fn batch_context(chosen: &ChosenOptions, say: &Say) -> Result<ExecCon
     } else {
         select(own, &selection, login)
     };
-    if let Some(text) = chosen.value("export") {
+    if let Some(text) = chosen.value("export")
+        && !text.eq_ignore_ascii_case("ALL")
+    {
         environment.set(b"SLURM_EXPORT_ENV", text.as_bytes());
+        environment.set(b"SLURM_GET_USER_ENV", b"1");
     }
     set_submission(&mut environment);
     context(
