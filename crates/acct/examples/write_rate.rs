@@ -176,6 +176,8 @@ fn row(n: u64, specs: &[Arc<JobSpec>], state: JobState) -> JobRow {
         suspended_ms: 0,
         time_limit: TimeLimit::Minutes(60),
         req_mem_mib: 2048,
+        req_licenses: Vec::new(),
+        licenses: Vec::new(),
         alloc: started.then(|| Arc::new(alloc)),
         partition: "batch".to_owned(),
         reason: Reason::None,

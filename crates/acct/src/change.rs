@@ -13,6 +13,7 @@ use muster_model::job::ArrayTask;
 use muster_model::job::{
     AfterCompleting, Allocation, ArrayRole, ExitStatus, Job, JobState, Reason, Step, StepEnd,
 };
+use muster_model::licenses::{self, Counts, LicenseCount};
 use muster_model::node::{Node, NodeReason};
 use muster_model::node_state::ServiceState;
 use muster_model::reservation::{Reservation, ReservedNode};
@@ -160,6 +161,10 @@ pub struct JobRow {
     pub req_mem_mib: u64,
     /// Its allocation.
     pub alloc: Option<Arc<Allocation>>,
+    /// Licenses that it asks for, as trackable resources; of alternatives none.
+    pub req_licenses: Vec<(String, u64)>,
+    /// Those that it has, likewise.
+    pub licenses: Vec<(String, u64)>,
     /// Partition.
     pub partition: String,
     /// Why it waits or ended.
@@ -553,6 +558,10 @@ impl JobRow {
             suspended_ms: job.suspended_ms,
             time_limit: job.time_limit,
             req_mem_mib: memory_asked(state, job),
+            req_licenses: license_tres(state, &licenses_asked(&job.spec)),
+            licenses: (job.alloc.as_ref())
+                .map(|alloc| license_tres(state, &alloc.licenses))
+                .unwrap_or_default(),
             alloc: job.alloc.clone(),
             partition: job.partition.clone(),
             reason: job.reason,
@@ -562,6 +571,20 @@ impl JobRow {
             },
         }
     }
+}
+
+/// The licenses of a request. It is not known which of alternatives it gets.
+fn licenses_asked(spec: &JobSpec) -> Counts {
+    let asked = spec.licenses.as_deref().and_then(licenses::parse_ask);
+    match asked.as_deref() {
+        Some([one]) => one.clone(),
+        _ => Counts::new(),
+    }
+}
+
+fn license_tres(state: &State, counts: &[LicenseCount]) -> Vec<(String, u64)> {
+    let config = state.config.as_ref();
+    config.map_or_else(Vec::new, |config| config.license_tres(counts))
 }
 
 /// Memory asked for over all nodes, MiB. No particular amount is all that the nodes have.

@@ -17,6 +17,17 @@ use muster_model::time;
 use muster_model::usage::task_interval_s;
 
 impl Config {
+    /// Names of licenses in `AccountingStorageTRES`.
+    fn accounted_licenses(&self) -> Vec<String> {
+        let words = self.text("AccountingStorageTRES").unwrap_or("").split(',');
+        let names = words.filter_map(|word| {
+            let (kind, name) = word.trim().split_once('/')?;
+            kind.eq_ignore_ascii_case("license")
+                .then(|| name.to_owned())
+        });
+        names.filter(|name| !name.is_empty()).collect()
+    }
+
     /// The core's part of this configuration, but for the network, which [`crate::topology`] reads. `gres` is
     /// gres.conf, `uid_of` finds the number of a user by name.
     pub fn cluster(
@@ -51,6 +62,7 @@ impl Config {
             node_timeout_s: clamp(self.timeouts.slurmd_s),
             return_to_service: self.return_to_service.into(),
             job_requeue: self.job_requeue,
+            accounted_licenses: self.accounted_licenses(),
             requeue_wait_s: self.authentication().cred_expire_s.unwrap_or(0),
             default_memory: memory(self.limits.def_mem),
             max_memory: memory(self.limits.max_mem),

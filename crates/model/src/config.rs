@@ -194,6 +194,23 @@ pub struct ClusterConfig {
     #[n(44)]
     #[cbor(default)]
     pub requeue_wait_s: u32,
+    /// Licenses in `AccountingStorageTRES`, which are counted as trackable resources of jobs.
+    #[n(45)]
+    #[cbor(default)]
+    pub accounted_licenses: Vec<String>,
+}
+
+impl ClusterConfig {
+    /// Those of some licenses that are counted as trackable resources, by their names there.
+    pub fn license_tres(&self, licenses: &[LicenseCount]) -> Vec<(String, u64)> {
+        let is_counted = |of: &&LicenseCount| {
+            let mut counted = self.accounted_licenses.iter();
+            counted.any(|name| name.eq_ignore_ascii_case(&of.name))
+        };
+        let all = licenses.iter().filter(is_counted);
+        all.map(|of| (format!("license/{}", of.name), u64::from(of.count)))
+            .collect()
+    }
 }
 
 impl Default for ClusterConfig {
@@ -245,6 +262,7 @@ impl Default for ClusterConfig {
             mcs: None,
             sample_s: 0,
             requeue_wait_s: 0,
+            accounted_licenses: Vec::new(),
         }
     }
 }

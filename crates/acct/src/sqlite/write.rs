@@ -13,6 +13,7 @@ use super::storage;
 use super::text::Interned;
 use crate::change::{JobRow, NodeServiceRow};
 use crate::store::StoreError;
+use muster_model::account_limits::TresAmount;
 use muster_model::accounts::{JobNote, Transaction};
 use muster_model::grid_engine;
 use muster_model::ids::{JobId, StepNo};
@@ -20,7 +21,7 @@ use muster_model::job::{Allocation, ExitStatus, GresShare, JobState, Step, StepE
 use muster_model::limits::TEXT_BYTES_MAX;
 use muster_model::node_state::ServiceState;
 use muster_model::site_option::site_options_text;
-use muster_model::spec::{JobKind, JobSpec, ResourceAsk, StdioSpec};
+use muster_model::spec::{JobKind, JobSpec, StdioSpec};
 use muster_model::time::Timestamp;
 use rusqlite::{CachedStatement, Connection, ToSql};
 use std::borrow::Cow;
@@ -308,7 +309,7 @@ impl Writer<'_> {
                 .class
                 .as_ref()
                 .map_or_else(String::new, |own| own.name.clone()),
-            req_gres: asked_devices(&spec.ask, spec.ask.min_nodes),
+            req_gres: asked_devices(job),
             grid_engine: grid_engine_requests(spec),
             mcs_label: spec.mcs_label().unwrap_or_default().to_owned(),
         });
@@ -383,7 +384,7 @@ impl Writer<'_> {
         binder.bind(alloc.map_or(0, |alloc| signed(alloc.cpus())))?;
         binder.bind(signed(nodes as u64))?;
         binder.bind(alloc.map_or(0, |alloc| signed(alloc.memory_mib())))?;
-        binder.bind(alloc.and_then(devices))?;
+        binder.bind(alloc.and_then(|alloc| devices(alloc, &job.licenses)))?;
         binder.bind(alloc.and_then(|alloc| some(&alloc.hostlist)))?;
         binder.bind(self.texts.number(self.connection, reason)?)?;
         binder.bind(job.priority)?;
@@ -627,9 +628,11 @@ fn bind_step_end(binder: &mut Binder<'_, '_>, end: Option<&StepEnd>) -> rusqlite
     binder.bind(cbor(&rest))
 }
 
-/// Devices that a job has over all nodes.
-fn devices(alloc: &Allocation) -> Option<Vec<u8>> {
-    let sums = GresShare::sums(alloc.nodes.iter().flat_map(|node| &node.gres));
+/// Devices that a job has over all nodes, and licenses.
+fn devices(alloc: &Allocation, licenses: &[(String, u64)]) -> Option<Vec<u8>> {
+    let mut sums = GresShare::sums(alloc.nodes.iter().flat_map(|node| &node.gres));
+    let licenses = licenses.iter();
+    sums.extend(licenses.map(|(name, count)| TresAmount::new(name.clone(), *count)));
     (!sums.is_empty()).then(|| cbor(&sums))
 }
 
@@ -642,13 +645,16 @@ fn grid_engine_requests(spec: &JobSpec) -> Vec<(String, String)> {
     grid_engine::ACCOUNTED.iter().filter_map(kept).collect()
 }
 
-/// Devices that a job asks for over all nodes.
-fn asked_devices(ask: &ResourceAsk, nodes: u32) -> Vec<(String, u64)> {
-    let asked = ask.gres_of_job(nodes);
+/// Devices that a job asks for over all nodes, and licenses.
+fn asked_devices(job: &JobRow) -> Vec<(String, u64)> {
+    let ask = &job.spec.ask;
+    let asked = ask.gres_of_job(ask.min_nodes);
     let counts = asked
         .iter()
         .map(|one| (one.name.as_str(), one.kind.as_deref(), one.count));
-    sum_devices(counts)
+    let mut all = sum_devices(counts);
+    all.extend(job.req_licenses.iter().cloned());
+    all
 }
 
 /// The administrators' comment, and the options of the site's own that the job has.

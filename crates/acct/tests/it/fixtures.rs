@@ -202,6 +202,8 @@ fn changes() -> Vec<AccountingChange> {
         suspended_ms: 4000,
         time_limit: TimeLimit::Minutes(7),
         req_mem_mib: 500,
+        req_licenses: Vec::new(),
+        licenses: Vec::new(),
         alloc: Some(alloc.clone()),
         partition: "batch".to_owned(),
         reason: Reason::NodeDown,

@@ -8,6 +8,7 @@ mod fixtures;
 mod follower;
 mod import;
 mod job_text;
+mod licenses;
 mod life;
 mod owners;
 mod purge;

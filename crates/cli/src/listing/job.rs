@@ -8,6 +8,7 @@ use muster_model::hostlist;
 use muster_model::ids::JobId;
 use muster_model::index_set::IndexSet;
 use muster_model::job::{ArrayInfo, ArrayRole, ExitStatus, Job, JobState, NodeShare, Reason};
+use muster_model::licenses;
 use muster_model::limits::PATH_BYTES_MAX;
 use muster_model::spec::{DependencyKind, DependencyTerm, GresAsk, JobKind, MemoryAsk, Sharing};
 use muster_model::time::{TimeLimit, Timestamp};
@@ -346,6 +347,9 @@ impl<'a> JobRow<'a> {
         for ((name, kind), count) in gres {
             write_gres_tres(out, name, kind, count);
         }
+        if let (Some(config), Some(alloc)) = (&ctx.config, self.shown_alloc()) {
+            write_license_tres(out, &config.license_tres(&alloc.licenses));
+        }
     }
 
     /// Trackable resources that it asks for.
@@ -363,6 +367,12 @@ impl<'a> JobRow<'a> {
             if gres.kind.is_some() {
                 write_gres_tres(out, &gres.name, gres.kind.as_deref(), gres.count);
             }
+        }
+        let asked = self.job.spec.licenses.as_deref();
+        let asked = asked.and_then(licenses::parse_ask);
+        // It is not known which of alternatives it gets.
+        if let (Some(config), Some([asked])) = (&ctx.config, asked.as_deref()) {
+            write_license_tres(out, &config.license_tres(asked));
         }
     }
 
@@ -653,6 +663,12 @@ fn write_gres_tres(out: &mut String, name: &str, kind: Option<&str>, count: u64)
     match kind {
         Some(kind) => put!(out, ",gres/{name}:{kind}={count}"),
         None => put!(out, ",gres/{name}={count}"),
+    }
+}
+
+fn write_license_tres(out: &mut String, licenses: &[(String, u64)]) {
+    for (name, count) in licenses {
+        put!(out, ",{name}={count}");
     }
 }
 

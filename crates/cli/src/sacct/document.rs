@@ -282,8 +282,8 @@ fn job_tres(w: &mut Writer<'_>, job: &AcctJob, held: bool) {
     tres(w, "billing", "", 5, u64::from(cpus));
     let devices = if held { &job.gres } else { &job.req_gres };
     for (number, (name, count)) in (1001..).zip(devices) {
-        let name = name.strip_prefix("gres/").unwrap_or(name);
-        tres(w, "gres", name, number, *count);
+        let (kind, name) = name.split_once('/').unwrap_or(("gres", name));
+        tres(w, kind, name, number, *count);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Nodes of a report, and how much of each trackable resource they have. Licenses are of no node, and in no report.
+//! Nodes of a report, and how much of each trackable resource they have. Licenses are of no node.
 
 use muster_model::node::NodeConfig;
 use std::collections::BTreeMap;

@@ -29,6 +29,8 @@ pub(super) struct ReportData {
     /// Times of reservations, of the report on them.
     pub(super) reservations: Vec<ReservationRecord>,
     pub(super) nodes: Vec<ReportNode>,
+    /// Licenses of the cluster that are counted, as trackable resources.
+    pub(super) licenses: Vec<(String, u64)>,
     pub(super) outages: Vec<NodeOutage>,
     /// Nothing of it was withheld because of `PrivateData`.
     pub(super) whole: bool,
@@ -59,6 +61,10 @@ impl ReportData {
             "cluster" | "user" if request.is_of_sums() => UsageAnswer::ask(client, period)?,
             _ => UsageAnswer::ask_rows(client, request, period)?,
         };
+        let licenses = ctx
+            .config
+            .as_ref()
+            .map_or_else(Vec::new, |config| config.license_tres(&config.licenses));
         let nodes = ctx.nodes.iter().map(|node| ReportNode::new(&node.config));
         Ok(ReportData {
             cluster: accounts.cluster.clone(),
@@ -69,6 +75,7 @@ impl ReportData {
             accounts: accounts.accounts,
             reservations,
             nodes: nodes.collect(),
+            licenses,
             whole: used.part.outages.is_some()
                 && !used.part.withheld
                 && !ctx.withheld.has(PrivateData::NODES),
@@ -83,7 +90,9 @@ impl ReportData {
 
     /// Amount of a trackable resource that the cluster has.
     fn total(&self, tres: &str) -> f64 {
-        self.nodes.iter().map(|node| node.amount(tres)).sum()
+        let licenses = self.licenses.iter().find(|(name, _)| name == tres);
+        let of_nodes: f64 = self.nodes.iter().map(|node| node.amount(tres)).sum();
+        licenses.map_or(of_nodes, |(_, count)| *count as f64)
     }
 
     /// An account and those above it, the root last.
@@ -123,7 +132,9 @@ fn tres_of(settings: &Settings, facts: &ReportData) -> Result<(Vec<String>, bool
     // Devices that nobody has used yet are reported, too.
     let there = facts.nodes.iter().flat_map(|node| node.devices.keys());
     let mut known: Vec<String> = TRES.iter().map(|t| (*t).to_owned()).collect();
-    known.extend(used.chain(there.cloned()).collect::<BTreeSet<String>>());
+    let licenses = facts.licenses.iter().map(|(name, _)| name.clone());
+    let all = used.chain(there.cloned()).chain(licenses);
+    known.extend(all.collect::<BTreeSet<String>>());
     if asked.iter().any(|t| t.eq_ignore_ascii_case("ALL")) {
         return Ok((known, true));
     }

@@ -197,9 +197,9 @@ fn known_qos(state: &State, name: &str) -> Result<Option<String>, Refusal> {
     }
 }
 
-/// The partition that takes jobs in place of another; empty for none.
+/// The partition that takes jobs in place of another; empty or `NONE` for none.
 fn known_alternate(state: &State, own: &str, name: &str) -> Result<Option<String>, Refusal> {
-    if name.is_empty() {
+    if name.is_empty() || name.eq_ignore_ascii_case("NONE") {
         return Ok(None);
     }
     let refuse = |why: String| Err(Refusal::new(RefusalCode::InvalidPartition, why));

@@ -362,8 +362,10 @@ fn a_drained_partition_gives_new_jobs_to_its_alternate() {
         world.must(0, change(name, "State", "DRAIN"));
     }
     assert_eq!(world.refusal(spec("j")), RefusalCode::PartitionNotAvailable);
-    world.must(0, change("batch", "Alternate", ""));
-    assert_eq!(world.state.partition("batch").unwrap().alternate, None);
+    for (name, none) in [("batch", ""), ("short", "none")] {
+        world.must(0, change(name, "Alternate", none));
+        assert_eq!(world.state.partition(name).unwrap().alternate, None);
+    }
     world.check_replay();
 }
 

@@ -179,6 +179,8 @@ impl ExcludedJobs {
             suspended_ms: 0,
             time_limit: *time_limit,
             req_mem_mib: 0,
+            req_licenses: Vec::new(),
+            licenses: Vec::new(),
             alloc: None,
             partition: partition.clone(),
             reason: *reason,
