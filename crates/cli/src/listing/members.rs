@@ -1,4 +1,4 @@
-//! Columns of listings and members of documents, side by side: what says in a document what a column says.
+//! Columns of listings and members of documents, side by side.
 //!
 //! They are not one table. A column is a text in one layout, with a width, a letter and units that options choose; a member is a
 //! number, text or list at a place in a tree that differs between eight versions. Many columns show one member (`JobID`, `JobIDRaw`),
@@ -10,9 +10,9 @@
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Columns of a listing, and what there is of them in its document.
+/// Columns of a listing, and the members of its document.
 pub(crate) struct Correspondence {
-    /// A line for each column: its name, and the members that say what it says.
+    /// A line for each column: its name, and its members.
     pub(crate) columns: &'static str,
     /// Columns without a member: a reason, then their names.
     pub(crate) without_member: &'static [(&'static str, &'static str)],
@@ -95,7 +95,7 @@ fn of_schema(schema: &Value, path: &str, found: &mut BTreeSet<String>) {
     }
 }
 
-/// The same of a document.
+/// Names of the members of a document, likewise.
 pub(crate) fn of_document(value: &Value, path: &str, found: &mut BTreeSet<String>) {
     match value.as_object() {
         Some(members) if !members.contains_key("infinite") => {
