@@ -12,6 +12,8 @@ pub mod library;
 mod listing;
 mod logs;
 mod measure;
+#[cfg(test)]
+mod members;
 pub mod options;
 mod own_step;
 mod people;

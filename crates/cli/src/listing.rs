@@ -14,8 +14,6 @@ pub(crate) mod job_document;
 pub(crate) mod job_fields;
 pub(crate) mod job_names;
 pub(crate) mod license_document;
-#[cfg(test)]
-pub(crate) mod members;
 pub(crate) mod node;
 pub(crate) mod node_document;
 pub(crate) mod node_fields;

@@ -199,7 +199,7 @@ impl Forecaster {
         self.latest.as_ref().map(|latest| &latest.result.forecast)
     }
 
-    /// How far they were worked out.
+    /// Their progress.
     pub(crate) fn progress(&self) -> StartsProgress {
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let forecast = self.starts();

@@ -86,7 +86,7 @@ Starts a private cluster on this machine, or what of it does not run, and waits 
   -c, --cpus C      C CPUs each (default: likewise, or as many as this machine has)
   -f, --file FILE   the cluster of this slurm.conf instead. Host, ports, accounts and paths become this cluster's own,
                     but SlurmUser and SlurmdUser are kept where root starts it and this host has the account.
-                    gres.conf, topology.conf, topology.yaml and mpi.conf beside FILE come along
+                    gres.conf, topology.conf, mpi.conf, webhooks.conf and others beside FILE come along
   --hosts           each node is a small host with network, name, processes, /tmp, /dev/shm, /run and /etc
                     of its own; the controller is one (ctl), and one is for users (login). Needs root, munge, iproute2
   --emulate         one process speaks for all nodes; jobs only take their time

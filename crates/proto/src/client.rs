@@ -3,6 +3,7 @@
 mod config_answer;
 
 mod reserved_node;
+mod starts_progress;
 
 pub use self::reserved_node::NodeInReservation;
 use crate::acct::{AcctJob, AcctQuery, LoggedTransaction, TransactionQuery};
@@ -26,6 +27,7 @@ use muster_model::{account_limits::ScopeUse, accounts::Accounts};
 use muster_model::{order_config::Multifactor, private_data::PrivateData};
 use muster_model::{refusal::Refusal, reservation::Reservation};
 use muster_model::{shared_spec::SpecCodec, time::Timestamp};
+pub use starts_progress::StartsProgress;
 use std::{io, net::IpAddr};
 
 /// A client's message to the controller. Several may follow each other on a connection; answers come in order.
@@ -563,27 +565,10 @@ pub struct JobsPage {
     #[n(5)]
     #[cbor(default)]
     pub starts: Vec<(u32, ExpectedStart)>,
-    /// How far expected starts were worked out (last part only, where they were asked for).
+    /// Progress of expected starts (last part only, where they were asked for).
     #[n(6)]
     #[cbor(default)]
     pub progress: Option<StartsProgress>,
-}
-
-/// How far the expected starts of an answer were worked out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
-pub struct StartsProgress {
-    /// When their computation began; none if there are no results yet.
-    #[n(0)]
-    pub at: Option<Timestamp>,
-    /// Number of jobs whose start was simulated.
-    #[n(1)]
-    pub simulated: u32,
-    /// Number of jobs whose start is an estimate, because the simulation has not come to them.
-    #[n(2)]
-    pub estimated: u32,
-    /// The controller is at work on a later result.
-    #[n(3)]
-    pub in_progress: bool,
 }
 
 /// [`Response::Jobs`] as the controller writes it: from the records where they lie.
@@ -616,7 +601,7 @@ pub struct WrittenJobsPage {
     #[n(5)]
     #[cbor(default)]
     pub starts: Vec<(u32, ExpectedStart)>,
-    /// How far expected starts were worked out (last part only, where they were asked for).
+    /// Progress of expected starts (last part only, where they were asked for).
     #[n(6)]
     #[cbor(default)]
     pub progress: Option<StartsProgress>,

@@ -49,7 +49,7 @@ pub(crate) struct Ctx {
     pub(crate) reserved: HashMap<NodeIdx, bool>,
     /// Expected starts, when they were asked for.
     pub(crate) starts: HashMap<JobId, ExpectedStart>,
-    /// How far they were worked out; none where they were not asked for.
+    /// Their progress; none where they were not asked for.
     pub(crate) starts_progress: Option<StartsProgress>,
     /// Numbers of QOS by name, when they were asked for.
     pub(crate) qos_ids: BTreeMap<String, u32>,

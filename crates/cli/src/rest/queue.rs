@@ -87,7 +87,7 @@ pub(super) fn queue(call: &mut Call<'_>) -> Outcome {
     }))
 }
 
-/// How far expected starts were worked out, zeros where they were not asked for or there are no results yet.
+/// Progress of expected starts: zeros where they were not asked for or there are no results yet.
 fn write_progress(w: &mut Writer<'_>, progress: Option<StartsProgress>) {
     let progress = progress.unwrap_or_default();
     w.map("starts", |w| {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::listing::fixture::{self, at};
-use crate::listing::members::{self, Correspondence};
+use crate::members::{self, Correspondence};
 use muster_model::config::PartitionState;
 use muster_model::node::{NodeLink, NodeReason};
 use std::collections::BTreeSet;

@@ -1,18 +1,18 @@
-//! Columns of listings and members of documents, side by side: what says in a document what a column says.
+//! Columns of listings and members of documents, side by side.
 //!
 //! They are not one table. A column is a text in one layout, with a width, a letter and units that options choose; a member is a
 //! number, text or list at a place in a tree that differs between eight versions. Many columns show one member (`JobID`, `JobIDRaw`),
 //! many members are one column (`SystemCPU`), and members have no order that a user chooses. What both have in common is the value,
-//! and that is in one place already: both read the row ([`super::job::JobRow`], [`super::account::AcctRow`],
-//! [`super::node_fields::NodeGroup`]). A merged table would have a row with two functions and seven attributes, half of them empty.
+//! and that is in one place already: both read the row ([`crate::listing::job::JobRow`], [`crate::listing::account::AcctRow`],
+//! [`crate::listing::node_fields::NodeGroup`]). A merged table would have a row with two functions and seven attributes, half of them empty.
 //! These lists make sure instead that nothing is in one alone without a reason.
 
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Columns of a listing, and what there is of them in its document.
+/// Columns of a listing, and the members of its document.
 pub(crate) struct Correspondence {
-    /// A line for each column: its name, and the members that say what it says.
+    /// A line for each column: its name, and its members.
     pub(crate) columns: &'static str,
     /// Columns without a member: a reason, then their names.
     pub(crate) without_member: &'static [(&'static str, &'static str)],
@@ -95,7 +95,7 @@ fn of_schema(schema: &Value, path: &str, found: &mut BTreeSet<String>) {
     }
 }
 
-/// The same of a document.
+/// Names of the members of a document, likewise.
 pub(crate) fn of_document(value: &Value, path: &str, found: &mut BTreeSet<String>) {
     match value.as_object() {
         Some(members) if !members.contains_key("infinite") => {
@@ -214,7 +214,7 @@ const SACCT: Correspondence = Correspondence {
 
 #[test]
 fn columns_of_squeue_have_members_and_members_columns() {
-    let fields = super::job_fields::FIELDS.iter();
+    let fields = crate::listing::job_fields::FIELDS.iter();
     let columns: Vec<&str> = fields.map(|field| field.names[0]).collect();
     let findings = SQUEUE.findings(&columns, &job_members("openapi_job_info_resp"));
     assert!(findings.is_empty(), "{findings:#?}");
