@@ -129,7 +129,9 @@ impl BothClusters {
             let file = format!("target/differ-{name}.sh");
             fs::write(&file, text + &self.prelude).context(file)?;
         }
-        println!("source target/differ-slurm.sh or target/differ-muster.sh; end of input ends both");
+        println!(
+            "source target/differ-slurm.sh or target/differ-muster.sh; end of input ends both"
+        );
         std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
         Ok(())
     }
