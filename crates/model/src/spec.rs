@@ -174,6 +174,17 @@ impl JobSpec {
     }
 }
 
+/// Key in [`JobSpec::shown`] of the QOS that an operator gave a job though its owner may not use it.
+pub const GRANTED_QOS: &str = "granted-qos";
+
+impl JobSpec {
+    /// Whether an operator gave the job its QOS.
+    pub fn has_granted_qos(&self) -> bool {
+        let own = self.shown.iter().find(|(key, _)| key == GRANTED_QOS);
+        own.is_some_and(|(_, name)| name == self.qos_name())
+    }
+}
+
 /// The identity that a job runs under.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Encode, Decode, Validate)]
 pub struct Owner {

@@ -404,7 +404,10 @@ impl<'a> Layout<'a> {
             let detail = format!("the job has too few {} for the step", ask.name);
             return refuse(RefusalCode::InvalidGres, detail);
         }
-        if self.allowed.iter().all(|&node| self.lacks_memory(node)) {
+        // Memory of each CPU is short wherever CPUs are.
+        let has_cpus = |&node: &usize| self.alloc.nodes[node].cpus.len() >= cpus;
+        let are_cpus_enough = self.spec.overcommit || self.allowed.iter().any(has_cpus);
+        if are_cpus_enough && self.allowed.iter().all(|&node| self.lacks_memory(node)) {
             let detail = "no node of the job has the memory that the step asks for";
             return refuse(RefusalCode::InvalidMemory, detail);
         }

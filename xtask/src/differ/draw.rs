@@ -20,7 +20,7 @@ const SHARES: [(&str, usize); 7] = [
 ];
 
 /// A column of a listing whose content is a program's own, such as what nodes measure.
-const OWN_COLUMNS: [&str; 26] = [
+const OWN_COLUMNS: [&str; 27] = [
     "cpusload",
     "freemem",
     "%O",
@@ -43,10 +43,34 @@ const OWN_COLUMNS: [&str; 26] = [
     "reserved",
     "associd",
     "extra",
+    "excnodes",
     "timeleft",
     "timeused",
     "%L",
     "%M",
+];
+
+/// Values that are wrong. A line has one of them: which of several is refused first is nobody's promise.
+const WRONG_VALUES: [&str; 19] = [
+    "x",
+    "nosuch",
+    "99",
+    "-5",
+    "-1",
+    "99999",
+    "99999999",
+    "99999999999",
+    "3-1",
+    "12Q",
+    "2020-01-01",
+    "/nonexistent",
+    "expand:$runs",
+    "matlab:x",
+    "matlab:9",
+    "nosuch:1",
+    "gpu:99",
+    "gpu:tesla:1",
+    "debug,nosuch",
 ];
 
 /// Random numbers that are the same for a seed: splitmix64.
@@ -106,6 +130,7 @@ fn line(
 ) -> CorpusLine {
     let most = if command == "sbatch" { 3 } else { 2 };
     let mut words = Vec::new();
+    let mut is_wrong = false;
     for _ in 0..1 + draw.below(most) {
         let drawn = draw.one(options);
         if !words
@@ -113,7 +138,11 @@ fn line(
             .any(|word: &String| word.starts_with(&drawn.option))
         {
             let value = draw.one(&drawn.values);
-            words.push(word(&drawn.option, value));
+            let is_another = WRONG_VALUES.contains(&&**value);
+            if !(is_wrong && is_another) {
+                words.push(word(&drawn.option, value));
+            }
+            is_wrong |= is_another;
         }
     }
     let mut user = CorpusUser::Nobody;
@@ -127,6 +156,8 @@ fn line(
         user = CorpusUser::Root;
     }
     if matches!(command, "squeue" | "sinfo" | "sacct") && draw.below(3) != 0 {
+        // They add columns to those of the format, which Slurm gives the width of others of their name.
+        words.retain(|word| command != "sacct" || !matches!(&**word, "-b" | "-l"));
         words.extend(columns.format(command, draw));
     }
     let end = match command {
@@ -285,9 +316,17 @@ impl DrawnColumns {
     fn format(&self, command: &str, draw: &mut DrawSource) -> Vec<String> {
         let count = 1 + draw.below(4);
         if command == "sacct" {
-            let fields = (0..count).map(|_| {
+            // A column that is named twice has one width in Slurm; the files have lines of comments.
+            let mut names: Vec<&str> = Vec::new();
+            while names.len() < count {
+                let name = draw.one(&self.names);
+                if **name != *"Comment" && !names.contains(&&**name) {
+                    names.push(name);
+                }
+            }
+            let fields = names.iter().map(|name| {
                 let width = ["", "", "%10", "%-20", "%3"][draw.below(5)];
-                format!("{}{width}", draw.one(&self.names))
+                format!("{name}{width}")
             });
             return vec!["-o".to_owned(), fields.collect::<Vec<_>>().join(",")];
         }

@@ -3,7 +3,7 @@
 use super::draft::Draft;
 use muster_model::config::ClusterConfig;
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_model::spec::JobSpec;
+use muster_model::spec::{GRANTED_QOS, JobSpec};
 
 /// Account and QOS: the user's default account; the enforced checks.
 pub(super) fn check_accounting(
@@ -49,11 +49,15 @@ pub(super) fn check_accounting(
             format!("there is no QOS {qos}"),
         ));
     }
-    if config.order.enforce_qos && !accounts.allows_qos(account, user, parts[0], qos) {
+    let allowed = !config.order.enforce_qos || accounts.allows_qos(account, user, parts[0], qos);
+    if !allowed && !spec.has_granted_qos() {
         return Err(Refusal::new(
             RefusalCode::InvalidQos,
             format!("user {user} may not use QOS {qos} in account {account}"),
         ));
+    }
+    if allowed {
+        spec.shown.retain(|(key, _)| key != GRANTED_QOS);
     }
     // The default is the job's own from now on, for listings and accounting too.
     if spec.qos.is_none() && qos != spec.qos_name() {

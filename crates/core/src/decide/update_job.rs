@@ -25,7 +25,7 @@ use muster_model::mcs::MCS_LABEL;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::{AccessRequest, Role};
 use muster_model::site_option::is_site_option;
-use muster_model::spec::{JobKind, JobSpec};
+use muster_model::spec::{GRANTED_QOS, JobKind, JobSpec};
 use muster_model::time::TimeLimit;
 use muster_model::visible_text::visible;
 use std::sync::Arc;
@@ -524,6 +524,21 @@ fn has_default_qos(state: &State, job: &Job) -> bool {
     job.spec.qos.as_deref() == Some(default)
 }
 
+/// As in Slurm, an operator gives a job any QOS, whatever its owner may use. It is the operator's again who moves the
+/// job to another account with it.
+fn grant_qos(state: &State, identity: &Identity, spec: &mut JobSpec, update: &JobUpdate) {
+    let had = spec.has_granted_qos();
+    spec.shown.retain(|(key, _)| key != GRANTED_QOS);
+    let is_operator = access::role_of(state, identity) >= Role::Operator;
+    let stays = had && update.account.is_none() && update.qos.is_none();
+    if let Some(name) = &spec.qos
+        && (stays || (is_operator && (had || update.qos.is_some())))
+    {
+        let name = state.accounts.qos_key(name);
+        spec.shown.push((GRANTED_QOS.to_owned(), name));
+    }
+}
+
 /// The specification with the changes in it; `None` if nothing of it changes.
 fn new_spec(
     draft: &Draft<'_>,
@@ -546,6 +561,7 @@ fn new_spec(
         if update.account.is_some() && update.qos.is_none() && has_default_qos(draft.state, job) {
             spec.qos = None;
         }
+        grant_qos(state, identity, &mut spec, update);
         super::job_accounting::check_accounting(draft, config, &mut spec)?;
         mcs::follow_account(config, &mut spec);
     }

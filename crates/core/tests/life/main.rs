@@ -11,6 +11,7 @@ mod dynamic_nodes;
 mod ending;
 mod fixtures;
 mod future_nodes;
+mod granted_qos;
 mod het;
 mod hostile;
 mod job_env;

@@ -268,7 +268,9 @@ impl Creation {
                     &format!("Unable to confirm allocation for job {job}"),
                     &error,
                 );
-                if matches!(error, ControllerError::Refused(_)) {
+                if matches!(&error, ControllerError::Refused(refusal)
+                    if matches!(refusal.code, RefusalCode::InvalidJobId | RefusalCode::JobPending))
+                {
                     out.info(&format!(
                         "Check SLURM_JOB_ID environment variable. Expired or invalid job {job}"
                     ));

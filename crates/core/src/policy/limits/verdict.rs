@@ -519,7 +519,8 @@ fn missing(state: &State, job: &Job, partition: &str) -> Option<ExceededLimit> {
         return Some(over(Reason::InvalidAccount, scope, text));
     }
     let qos = state.qos_of(job);
-    if order.enforce_qos && !all.allows_qos(account, user, partition, qos) {
+    let is_granted = job.spec.has_granted_qos();
+    if order.enforce_qos && !is_granted && !all.allows_qos(account, user, partition, qos) {
         let text = format!("user {user} may not use QOS {qos} in account {account}");
         return Some(over(Reason::InvalidQOS, Scope::Qos(qos.to_owned()), text));
     }
