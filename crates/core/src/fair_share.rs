@@ -272,7 +272,10 @@ mod tests {
             fair(all, true);
             let rows = all.shares.iter().map(|s| {
                 let (depth, part) = (s.depth, s.norm_shares);
-                format!("{depth} {} {} {part:.3} {:.0}", s.account, s.user, s.raw_usage)
+                format!(
+                    "{depth} {} {} {part:.3} {:.0}",
+                    s.account, s.user, s.raw_usage
+                )
             });
             rows.collect::<Vec<String>>()
         };

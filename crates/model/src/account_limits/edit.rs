@@ -282,8 +282,15 @@ mod tests {
         let of = |name: &str| limits.grp_tres.get(name);
         assert_eq!((of("fs/disk"), of("pages")), (Some(4), Some(0)));
         // Older records have limits of others.
-        limits.grp_tres = [("energy", 5), ("vmem", 4), ("ic/ofed", 1)].into_iter().collect();
-        set(&mut limits, "grptres", "energy=-1,ENERGY=-1,billing=-1,ic/ofed=-1").unwrap();
+        limits.grp_tres = [("energy", 5), ("vmem", 4), ("ic/ofed", 1)]
+            .into_iter()
+            .collect();
+        set(
+            &mut limits,
+            "grptres",
+            "energy=-1,ENERGY=-1,billing=-1,ic/ofed=-1",
+        )
+        .unwrap();
         let named = |limits: &Limits, name: &str| limits.grp_tres.get(name).is_some();
         assert!(!named(&limits, "energy") && !named(&limits, "ic/ofed") && named(&limits, "vmem"));
         for (value, why) in [
