@@ -154,6 +154,8 @@ pub struct Use {
     pub rows: Vec<UsageRow>,
     /// Time that nodes were out of service, by name.
     pub outages: Vec<NodeOutage>,
+    /// Since when there is something that accounting knows: the first row, or the store itself.
+    pub since: Option<Timestamp>,
 }
 
 /// Why accounting could not be read or written.

@@ -1,5 +1,6 @@
 //! sacct: jobs and steps of the accounting store.
 
+mod associations;
 pub(crate) mod document;
 pub(crate) mod fields;
 pub(crate) mod filter;
@@ -43,16 +44,19 @@ static OPTIONS: &[Opt] = &[
     flag("allclusters", "jobs of all clusters that are known").short('L'),
     flag("allocations", "jobs without their steps").short('X'),
     flag("allusers", "everybody's jobs").short('a'),
-    opt("associations", "LIST", "jobs of these associations")
-        .short('x')
-        .refused("accounting here has no associations; use -A, -u and -r"),
+    opt(
+        "associations",
+        "LIST",
+        "jobs of these associations, by the numbers that sacctmgr shows",
+    )
+    .short('x'),
     flag("batch-script", "the scripts of the jobs that -j names").short('B'),
     flag("brief", "JobID, State and ExitCode").short('b'),
     opt("clusters", "LIST", "jobs of these clusters, or of all").short('M'),
     also("clusters", "cluster", Arg::Required),
     flag("completion", "records of the job completion plugin")
         .short('c')
-        .refused("there are no such records; leave it out and the accounting store is read"),
+        .partly("ends as Slurm without JobCompType does: there are no such records"),
     opt(
         "constraints",
         "LIST",
@@ -193,6 +197,8 @@ struct Options {
     verbose: bool,
     document: Option<Dialect>,
     clusters: Option<String>,
+    /// Numbers of associations.
+    associations: Vec<u32>,
 }
 
 /// Runs sacct.
@@ -215,7 +221,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
 fn once(options: &Options) -> Result<(), Failure> {
     let columns = options.columns()?;
     let now = Zoned::now();
-    let question = options
+    let mut question = options
         .conditions
         .to_query(&now, nix::unistd::getuid().as_raw())?;
     let mut client = Client::connect().map_err(failed)?;
@@ -227,7 +233,17 @@ fn once(options: &Options) -> Result<(), Failure> {
     }
     check_qos(&mut client, &options.conditions.query.qos)?;
     let mut ctx = Ctx::new(&client.endpoint.cluster);
+    let asked = match options.associations.is_empty() {
+        true => None,
+        false => Some(query::accounts(&mut client).map_err(failed)?.accounts),
+    };
+    if let (Some(accounts), true) = (&asked, question.accounts.is_empty()) {
+        question.accounts = associations::accounts_of(accounts, &options.associations);
+    }
     let (mut jobs, at, _) = query::accounting(&mut client, question).map_err(failed)?;
+    if let Some(accounts) = &asked {
+        jobs.retain(|job| associations::is_of(accounts, &options.associations, job));
+    }
     ctx.now = at;
     if columns.iter().any(|(field, _)| field.name == "QOSRAW") {
         let qos = query::accounts(&mut client).map_err(failed)?.accounts.qos;
@@ -368,11 +384,13 @@ impl Options {
             "accounts" => query.accounts = filter::texts(&value),
             "allocations" => query.allocations_only = true,
             "allusers" => conditions.everyone = true,
+            "associations" => self.associations = associations::parse(&value)?,
             "batch-script" => self.scripts = true,
             "env-vars" => self.environments = true,
             "brief" => self.brief = true,
             "clusters" => self.clusters = Some(value),
             "allclusters" => self.clusters = Some("all".to_owned()),
+            "completion" => return Err(Failure::new("Slurm job completion is disabled")),
             "constraints" => conditions.constraints = filter::texts(&value),
             "delimiter" => self.delimiter = Some(value),
             "duplicates" => query.duplicates = true,

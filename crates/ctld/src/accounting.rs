@@ -347,6 +347,7 @@ fn usage(
     let mut rows = found.rows;
     rows.retain(|row| scope.contains(row.uid, &row.account));
     let mut outages = shows_outages.then_some(found.outages);
+    let mut since = found.since;
     let mut rows = rows.into_iter().peekable();
     loop {
         let part = UsagePage {
@@ -355,6 +356,7 @@ fn usage(
             more: rows.peek().is_some(),
             now,
             withheld: *scope != JobScope::All,
+            since: since.take(),
         };
         let more = part.more;
         let sent = answer.send(&Response::Usage(Box::new(part)));

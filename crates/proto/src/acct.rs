@@ -559,6 +559,9 @@ pub struct UsagePage {
     /// The use of others is not among it because of `PrivateData`.
     #[n(4)]
     pub withheld: bool,
+    /// Since when the cluster has accounting; before, it did not exist (first part only).
+    #[n(5)]
+    pub since: Option<Timestamp>,
 }
 
 impl UsageRow {

@@ -169,6 +169,8 @@ CREATE TABLE known_cluster (
     name TEXT PRIMARY KEY, addresses TEXT NOT NULL, port INTEGER NOT NULL, seen_ms INTEGER NOT NULL
 ) WITHOUT ROWID;
 ";
+/// Notes since when there is accounting, once; rows may be older.
+const SINCE: &str = "INSERT OR IGNORE INTO meta VALUES ('since_ms', 1000 * unixepoch())";
 /// The format that brought a key for hashes, which all texts of an older one get.
 const KEYED_SINCE: i64 = 8;
 /// The format that brought sums, which are made of the rows then.
@@ -219,6 +221,7 @@ pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), St
     if found < SUMS_SINCE {
         super::rollup::begin(&transaction)?;
     }
+    transaction.execute(SINCE, [])?;
     transaction.pragma_update(None, "application_id", APPLICATION)?;
     transaction.pragma_update(None, "user_version", known)?;
     transaction.commit()?;

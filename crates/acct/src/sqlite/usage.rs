@@ -6,7 +6,7 @@ use super::row::{OPEN, small, unsigned};
 use super::text::Texts;
 use crate::store::{StoreError, Use};
 use muster_model::time::Timestamp;
-use muster_model::use_slots::{Slots, slots};
+use muster_model::use_slots::{Length, Slots, slots};
 use muster_proto::acct::{NodeOutage, UsageQuery, UsageRow};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
@@ -53,7 +53,32 @@ pub(super) fn read(
     Ok(Use {
         rows,
         outages: outages.collect(),
+        since: since(connection)?,
     })
+}
+
+/// Since when the cluster is known. Sums of days and months begin with them, and count where there are no shorter ones of that
+/// time any more.
+fn since(connection: &Connection) -> Result<Option<Timestamp>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT min(at) FROM (
+             SELECT value AS at FROM meta WHERE key = 'since_ms'
+             UNION ALL SELECT min(start_ms) FROM node_event
+             UNION ALL SELECT min(at_ms) FROM txn
+             UNION ALL SELECT min(begin_ms) FROM used WHERE length = ?1
+             UNION ALL SELECT min(begin_ms) FROM out_of_service WHERE length = ?1)",
+    )?;
+    let mut first: Option<i64> =
+        statement.query_row([length_key(Length::Hour)], |row| row.get(0))?;
+    for (length, days) in [(Length::Day, 1), (Length::Month, 31)] {
+        let mut statement =
+            connection.prepare_cached("SELECT min(begin_ms) FROM used WHERE length = ?1")?;
+        let begin: Option<i64> = statement.query_row([length_key(length)], |row| row.get(0))?;
+        let ends_before =
+            |begin: &i64| first.is_none_or(|first| begin + days * 86_400_000 <= first);
+        first = begin.filter(ends_before).or(first);
+    }
+    Ok(first.map(Timestamp))
 }
 
 fn add_sums(

@@ -105,6 +105,26 @@ fn check(store: &SqliteStore, periods: &[(i64, i64)], now: Timestamp) {
     }
 }
 
+/// A store without rows knows that the cluster exists; a row that is older, as an imported one, shows it earlier.
+#[test]
+fn a_cluster_exists_since_its_store_or_its_first_row() {
+    let directory = Directory::new();
+    let mut store = SqliteStore::open(&directory.file("acct.db")).unwrap();
+    let since = |store: &SqliteStore| {
+        let query = period(0, 1);
+        store
+            .reader()
+            .unwrap()
+            .usage(&query, at(10))
+            .unwrap()
+            .since
+            .unwrap()
+    };
+    assert!(since(&store) > at(0));
+    store.write(&[node(1, true, -7000)], 1).unwrap();
+    assert_eq!(since(&store), at(-7000));
+}
+
 /// Makes sums anew, as of a store that an earlier release has written.
 fn make_anew(file: &std::path::Path) -> SqliteStore {
     let connection = Connection::open(file).unwrap();

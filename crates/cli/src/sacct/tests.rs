@@ -435,7 +435,7 @@ fn refusals() {
         refused(&["-u", "nosuchuser"]),
         "sacct: error: Invalid user id: nosuchuser"
     );
-    assert!(refused(&["-c"]).contains("--completion is not supported"));
+    assert_eq!(refused(&["-c"]), "Slurm job completion is disabled");
     assert!(refused(&["-s", "foo"]).contains("unrecognized job state value"));
     assert!(refused(&["-B"]).contains("with the '-j' option"));
     assert_eq!(refused(&["-o", "JobID%30,,state%-20,"]), "");

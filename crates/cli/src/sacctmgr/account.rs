@@ -62,7 +62,7 @@ impl AccountSettings {
             _ if word.key.is_none() => self.names.extend(names()),
             Some(AccountKey::Names) => self.names.extend(names()),
             Some(AccountKey::Clusters) => self.clusters.extend(word.list()),
-            Some(AccountKey::Description) => self.description.clone_from(&word.value),
+            Some(AccountKey::Description) => self.description = word.value.to_lowercase(),
             Some(AccountKey::Organization) => self.organization.clone_from(&word.value),
             Some(AccountKey::Parent) => self.parent = book.all.account_key(&word.value),
             None => take_setting(&mut self.association, word, book, USE_WHERE)?,

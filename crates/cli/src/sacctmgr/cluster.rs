@@ -161,7 +161,9 @@ fn changed_features(mut known: Vec<String>, given: &SignedList) -> Vec<String> {
 
 /// A line of settings.
 fn setting(name: &str, sign: &str, value: &str) -> String {
-    format!("  {name:<14}{sign:>2} {value}\n")
+    // Additions and removals begin further to the left.
+    let width = if sign.len() == 2 { 12 } else { 14 };
+    format!("  {name:<width$}{sign:>2} {value}\n")
 }
 
 /// A state of a cluster in a federation.

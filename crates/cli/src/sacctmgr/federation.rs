@@ -399,7 +399,18 @@ fn of_member<'a>(row: ListingRow<'a>, book: &Book, member: &FederationMember) ->
         .with("ID", member.id.to_string())
         .with("Features", features_of(book, &member.cluster))
         .with("FedState", member.state.clone())
-        .with("FedStateRaw", member.state.clone())
+        .with("FedStateRaw", raw_state(&member.state).to_string())
+}
+
+/// The number that Slurm has for a state: the base, and flags for draining and for the removal after it.
+fn raw_state(state: &str) -> u32 {
+    match state {
+        "ACTIVE" => 1,
+        "INACTIVE" => 2,
+        "DRAIN" => 1 | 1 << 4,
+        "DRAIN+REMOVE" => 1 | 1 << 4 | 1 << 5,
+        _ => 0,
+    }
 }
 
 fn features_of(book: &Book, cluster: &str) -> String {

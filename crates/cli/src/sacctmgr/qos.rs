@@ -85,7 +85,7 @@ fn add(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
             new.push(name);
         }
     }
-    let Some(first) = new.first() else {
+    let Some(last) = new.last() else {
         session.console.say(NOTHING_ADDED);
         return Err(Failure::silent());
     };
@@ -93,7 +93,7 @@ fn add(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
         .ask
         .description
         .clone()
-        .unwrap_or_else(|| first.clone());
+        .unwrap_or_else(|| last.clone());
     let text = format!(
         " Adding QOS(s)\n{} Settings\n  Description    = {description}\n{}",
         lines(&new),

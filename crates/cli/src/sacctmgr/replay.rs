@@ -24,6 +24,8 @@ use std::sync::Arc;
 struct MemoryLedger {
     state: State,
     user: String,
+    /// Other clusters of the shared database.
+    others: Vec<KnownCluster>,
 }
 
 impl MemoryLedger {
@@ -35,6 +37,7 @@ impl MemoryLedger {
         let mut table = MemoryLedger {
             state: State::default(),
             user: "root".to_owned(),
+            others: Vec::new(),
         };
         let (config, keep) = (Arc::new(config), KeptPartitions::File);
         let done = table.run(Command::Configure { config, keep });
@@ -96,7 +99,7 @@ impl Ledger for MemoryLedger {
             nodes: "n[1-4]".to_owned(),
             node_count: 4,
             total: "cpu=16".to_owned(),
-            others: Vec::new(),
+            others: self.others.clone(),
         })
     }
 
@@ -205,7 +208,7 @@ fn replay(text: &str) -> Vec<(String, String, String)> {
 }
 
 /// The sessions, by topic.
-const SESSIONS: [(&str, &str); 13] = [
+const SESSIONS: [(&str, &str); 14] = [
     ("history", include_str!("../../tests/sacctmgr/history.txt")),
     ("account", include_str!("../../tests/sacctmgr/account.txt")),
     ("user", include_str!("../../tests/sacctmgr/user.txt")),
@@ -233,6 +236,10 @@ const SESSIONS: [(&str, &str); 13] = [
     ),
     ("rights", include_str!("../../tests/sacctmgr/rights.txt")),
     ("prompt", include_str!("../../tests/sacctmgr/prompt.txt")),
+    (
+        "listings",
+        include_str!("../../tests/sacctmgr/listings.txt"),
+    ),
     ("misc", include_str!("../../tests/sacctmgr/misc.txt")),
 ];
 
@@ -438,6 +445,20 @@ fn signs_may_stand_before_the_names_of_qos() {
         let got = answer(&mut table, "sacctmgr -nP show assoc user=ben format=qos");
         assert_eq!(got, format!("{shown}\n[exit 0]\n"), "{command}");
     }
+}
+
+#[test]
+fn clusters_of_the_shared_database_are_listed() {
+    let mut table = MemoryLedger::new();
+    table.others.push(KnownCluster {
+        name: "beta".to_owned(),
+        addresses: vec!["ctl2".to_owned(), "ctl3".to_owned()],
+        port: 6817,
+        ..KnownCluster::default()
+    });
+    let show = "sacctmgr -nP show cluster format=cluster,controlhost,controlport";
+    let expected = "beta|ctl2|6817\npeer|127.0.0.1|19400\n[exit 0]\n";
+    assert_eq!(answer(&mut table, show), expected);
 }
 
 #[test]

@@ -69,14 +69,11 @@ impl<'a> ShownAssociation<'a> {
     }
 }
 
-/// QOS of an association itself.
+/// QOS of an association itself; those that it takes away from inherited ones are not listed.
 fn own_qos(terms: &AssociationTerms) -> String {
     let mut names: Vec<String> = match &terms.qos {
         Some(list) => list.clone(),
-        None => {
-            let less = terms.qos_delta.less.iter().map(|name| format!("-{name}"));
-            terms.qos_delta.more.iter().cloned().chain(less).collect()
-        }
+        None => terms.qos_delta.more.iter().cloned().collect(),
     };
     names.sort_unstable();
     names.join(",")

@@ -141,15 +141,15 @@ impl AssociationSettings {
 
     fn take_qos(&mut self, word: &Word, book: &Book) -> Result<(), String> {
         let (mut plain, mut more, mut less) = (Vec::new(), Vec::new(), Vec::new());
-        // A sign before the equal sign is that of all items, one before an item that of those that follow.
+        // A sign before the equal sign is that of all items that have none.
         let outer = word
             .text
             .split_once('=')
             .and_then(|(key, _)| key.chars().next_back());
-        let mut sign = outer.filter(|c| "+-".contains(*c));
+        let outer = outer.filter(|c| "+-".contains(*c));
         for item in word.value.split(',') {
             let item = item.trim_matches(['"', '\'']);
-            sign = item.chars().next().filter(|c| "+-".contains(*c)).or(sign);
+            let sign = item.chars().next().filter(|c| "+-".contains(*c)).or(outer);
             let name = book.all.qos_key(item.trim_start_matches(['+', '-']));
             if name.is_empty() {
                 continue;
@@ -160,6 +160,10 @@ impl AssociationSettings {
                 Some(_) => less.push(name),
                 None => plain.push(name),
             }
+        }
+        if !plain.is_empty() && !(more.is_empty() && less.is_empty()) {
+            let text = "sacctmgr: error: You can't set qos equal to something and then add or subtract from it in the same line";
+            return Err(text.to_owned());
         }
         let (sign, names) = match (plain.is_empty(), more.is_empty()) {
             (false, _) => (None, plain),

@@ -9,6 +9,7 @@ use super::console::agreed;
 use super::fields::{ListingColumn, columns};
 use super::row::{ListingRow, ShownAssociation, user_cells};
 use super::session::Invocation;
+use super::settings::known_qos;
 use super::words::Word;
 use crate::listing::Failure;
 use muster_model::accounts::{Qos, ROOT, User};
@@ -53,6 +54,13 @@ pub(super) fn layout(conditions: &Conditions, usual: &str) -> Result<Vec<Listing
     columns(conditions.format.as_deref().unwrap_or(usual), false)
 }
 
+/// Refuses a condition on a QOS that is not there.
+fn check_qos(conditions: &Conditions, book: &Book) -> Result<(), Failure> {
+    let mut asked = conditions.of(Key::Qos).unwrap_or_default().iter();
+    let checked = asked.try_for_each(|name| known_qos(name.trim_start_matches(['+', '-']), book));
+    checked.map_err(Failure::new)
+}
+
 /// Whether to go on with conditions of associations, without showing them.
 fn goes_on(session: &mut Invocation<'_>, conditions: &Conditions, shown: bool) -> bool {
     if shown || !conditions.concerns_associations() && conditions.of(Key::Accounts).is_none() {
@@ -74,17 +82,18 @@ pub(super) fn users(session: &mut Invocation<'_>, words: &[String]) -> Result<()
         true => "User,DefaultAccount,DefaultWCKey,AdminLevel".to_owned(),
         false => "User,DefaultAccount,AdminLevel".to_owned(),
     };
-    if shown {
-        usual.push_str(USER_LIMITS);
-    }
     if conditions.has(Key::WithCoordinators) {
         usual.push_str(",Coordinators");
+    }
+    if shown {
+        usual.push_str(USER_LIMITS);
     }
     let columns = layout(&conditions, &usual)?;
     if !goes_on(session, &conditions, shown) {
         return Ok(());
     }
     let book = session.book()?;
+    check_qos(&conditions, &book)?;
     let book = with_unknown(book, session, &conditions);
     let books = book.of_all_clusters();
     let coordinators = columns
@@ -107,7 +116,8 @@ pub(super) fn users(session: &mut Invocation<'_>, words: &[String]) -> Result<()
             };
             rows.extend(own.iter().map(|at| {
                 let mut row = user_cells(ListingRow::default(), book, user, coordinators);
-                row.association = Some(ShownAssociation::new(book, at, &conditions));
+                // As in Slurm, with all that is inherited, whatever words say.
+                row.association = Some(ShownAssociation::new(book, at, &Conditions::default()));
                 row.line(&columns)
             }));
         }
@@ -219,7 +229,9 @@ pub(super) fn accounts(session: &mut Invocation<'_>, words: &[String]) -> Result
     if !goes_on(session, &conditions, shown) {
         return Ok(());
     }
-    let books = session.book()?.of_all_clusters();
+    let book = session.book()?;
+    check_qos(&conditions, &book)?;
+    let books = book.of_all_clusters();
     let coordinators = columns
         .iter()
         .any(|column| column.header == "Coord Accounts");
@@ -319,6 +331,7 @@ pub(super) fn associations(session: &mut Invocation<'_>, words: &[String]) -> Re
         }
     }
     let book = session.book()?;
+    check_qos(&conditions, &book)?;
     let book = with_unknown(book, session, &conditions);
     let books = book.of_all_clusters();
     let mut rows = Vec::new();

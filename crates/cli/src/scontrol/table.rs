@@ -25,7 +25,7 @@ pub(crate) static SPEC: Spec = Spec {
             "dry-run",
             "with reconfigure: print what would change, and change nothing",
         ),
-        flag("federation", "jobs of all clusters of a federation").refused(NO_FEDERATION),
+        flag("federation", "jobs of all clusters of a federation").stored(NO_FEDERATION),
         flag("future", "nodes in state FUTURE too").short('F'),
         flag("help", "print this help").short('h'),
         flag("hide", "no hidden partitions (the default)"),
@@ -39,7 +39,7 @@ pub(crate) static SPEC: Spec = Spec {
         flag("local", "jobs of this cluster only").stored(NO_FEDERATION),
         flag("oneliner", "each record on one line").short('o'),
         flag("quiet", "print errors only").short('Q'),
-        flag("sibling", "jobs of a federation's other clusters").refused(NO_FEDERATION),
+        flag("sibling", "jobs of a federation's other clusters").stored(NO_FEDERATION),
         opt("uid", "UID", "update as this user")
             .short('u')
             .refused("updates are made by the calling user"),

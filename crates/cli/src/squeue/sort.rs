@@ -111,7 +111,7 @@ impl SortOrder {
     /// An order of jobs. With `by_tier`, the priority of a partition counts before that of a job (`--priority`).
     pub(super) fn of_jobs(keys: &str, by_tier: bool) -> Result<SortOrder, Failure> {
         let mut keys = parse(keys)?;
-        check(&keys, job_fields::FIELDS)?;
+        check(&keys, job_fields::FIELDS, UNSORTED_OF_JOBS)?;
         if by_tier {
             let with_tier = |(down, letter)| {
                 let tier = matches!(letter, b'p' | b'Q').then_some((down, TIER));
@@ -129,7 +129,7 @@ impl SortOrder {
     /// An order of steps.
     pub(super) fn of_steps(keys: &str) -> Result<SortOrder, Failure> {
         let keys = parse(keys)?;
-        check(&keys, step_fields::FIELDS)?;
+        check(&keys, step_fields::FIELDS, "")?;
         Ok(SortOrder::by(&keys, |_| false))
     }
 
@@ -277,11 +277,19 @@ fn parse(keys: &str) -> Result<Vec<(bool, u8)>, Failure> {
     Ok(parsed)
 }
 
-fn check<R: Record>(keys: &[(bool, u8)], table: &[Field<R>]) -> Result<(), Failure> {
-    match keys
-        .iter()
-        .find(|(_, letter)| !table.iter().any(|f| f.letter == *letter))
-    {
+/// Letters of columns of jobs by which Slurm does not sort.
+const UNSORTED_OF_JOBS: &str = "akoqrswxyAEFKRWXYZ";
+
+/// Refuses keys that are no columns, the last of them by name, and those of `unsorted`.
+fn check<R: Record>(
+    keys: &[(bool, u8)],
+    table: &[Field<R>],
+    unsorted: &str,
+) -> Result<(), Failure> {
+    let is_known = |letter: u8| {
+        !unsorted.contains(char::from(letter)) && table.iter().any(|f| f.letter == letter)
+    };
+    match keys.iter().rfind(|(_, letter)| !is_known(*letter)) {
         Some((_, letter)) => Err(Failure::new(format!(
             "squeue: error: Invalid sort specification: {}",
             char::from(*letter)

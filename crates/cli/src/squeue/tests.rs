@@ -320,6 +320,12 @@ fn words_that_cannot_be() {
         refused(&["-S", "u?"]),
         "squeue: error: Invalid sort specification: u?"
     );
+    for (keys, unknown) in [("bogus", "s"), ("Z", "Z"), ("sZ", "Z"), ("u,w,i", "w")] {
+        assert_eq!(
+            refused(&["-S", keys]),
+            format!("squeue: error: Invalid sort specification: {unknown}")
+        );
+    }
     assert!(squeue(&["-S", "ui"]) == squeue(&["-S", "u,i"]));
     let long = refused(&["-l", "-o", "%i"]);
     assert!(long.ends_with("are mutually exclusive. Please remove one and retry."));
@@ -487,9 +493,7 @@ fn jobs_of_one_template_are_shown_as_each_of_them_alone() {
         &["-h", "-o", "%.3i|%V %Q x %18i"],
         &["-u", "root", "-p", "batch", "-t", "PD,R"],
     ];
-    let sorts = [
-        "", "P,t,-p", "i", "-i", "p", "t,-V,j", "-K,u,Q,A", "e,S", "r",
-    ];
+    let sorts = ["", "P,t,-p", "i", "-i", "p", "t,-V,j", "-P,u,Q", "e,S", "u"];
     for format in formats {
         for sort in sorts {
             let args = [format, &["-S", sort]].concat();

@@ -32,6 +32,8 @@ pub(super) struct ReportData {
     /// Licenses of the cluster that are counted, as trackable resources.
     pub(super) licenses: Vec<(String, u64)>,
     pub(super) outages: Vec<NodeOutage>,
+    /// Since when the cluster exists, as far as that is known.
+    pub(super) since: Option<Timestamp>,
     /// Nothing of it was withheld because of `PrivateData`.
     pub(super) whole: bool,
 }
@@ -80,12 +82,19 @@ impl ReportData {
                 && !used.part.withheld
                 && !ctx.withheld.has(PrivateData::NODES),
             outages: used.part.outages.unwrap_or_default(),
+            since: used.part.since,
         })
     }
 
-    /// Seconds of the period that are over.
+    /// Seconds of the period that are over and in which the cluster existed.
     fn so_far_s(&self) -> f64 {
-        self.period.overlap(self.period.start, Some(self.now))
+        let since = self.since.unwrap_or(self.period.start);
+        self.period.overlap(since, Some(self.now))
+    }
+
+    /// Whether the cluster existed at any time of the period.
+    fn existed(&self) -> bool {
+        self.since.is_none_or(|since| since < self.period.end)
     }
 
     /// Amount of a trackable resource that the cluster has.
@@ -357,7 +366,8 @@ fn utilization(
         ])
         .collect();
     let columns = columns(UTILIZATION, &usual, request, settings)?;
-    let lines = tres.iter().filter(|t| *t != "node").map(|tres| {
+    let shown = tres.iter().filter(|t| *t != "node" && facts.existed());
+    let lines = shown.map(|tres| {
         let count = facts.total(tres);
         let reported = count * facts.so_far_s();
         let sum = |of: fn(&UsageRow, &str) -> u64| -> f64 {
@@ -753,3 +763,6 @@ fn reservations(
     let title = vec![heading("Reservation Utilization", facts, false), unit];
     Ok(lay_out(columns, lines.collect(), title))
 }
+
+#[cfg(test)]
+mod tests;

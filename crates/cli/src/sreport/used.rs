@@ -69,6 +69,7 @@ impl UsageAnswer {
             more: false,
             now,
             withheld,
+            since: None,
         };
         Ok(UsageAnswer { part, jobs })
     }

@@ -191,7 +191,7 @@ impl QosSettings {
         let value = word.value.as_str();
         let ask = &mut self.ask;
         match key {
-            Q::Description => ask.description = Some(value.to_owned()),
+            Q::Description => ask.description = Some(value.to_lowercase()),
             Q::Flags => {
                 let outer = word
                     .text
