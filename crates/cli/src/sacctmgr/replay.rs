@@ -13,6 +13,7 @@ use crate::connect::{Client, ConnectError};
 use crate::listing::Failure;
 use muster_core::decide::decide;
 use muster_core::state::State;
+use muster_model::known_cluster::KnownCluster;
 use muster_model::command::{AccountsEdit, Command, Identity, KeptPartitions, Reply, UserCommand};
 use muster_model::config::ClusterConfig;
 use muster_model::time::Timestamp;

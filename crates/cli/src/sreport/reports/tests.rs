@@ -25,6 +25,7 @@ fn a_cluster_reports_nothing_before_it_existed() {
                 memory_mib: 0,
                 devices: BTreeMap::new(),
             }],
+            licenses: Vec::new(),
             outages: Vec::new(),
             since: since.map(at),
             whole: true,
@@ -33,6 +34,7 @@ fn a_cluster_reports_nothing_before_it_existed() {
             style: Default::default(),
             time: TimeFormat::parse("minutes").unwrap(),
             tres: None,
+            document: None,
         };
         settings.style.bars = Some(false);
         settings.style.bare = true;
