@@ -73,7 +73,7 @@ impl<'a> ShownAssociation<'a> {
 fn own_qos(terms: &AssociationTerms) -> String {
     let mut names: Vec<String> = match &terms.qos {
         Some(list) => list.clone(),
-        None => terms.qos_delta.more.iter().cloned().collect(),
+        None => terms.qos_delta.more.to_vec(),
     };
     names.sort_unstable();
     names.join(",")

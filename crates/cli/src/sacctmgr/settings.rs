@@ -161,7 +161,8 @@ impl AssociationSettings {
                 None => plain.push(name),
             }
         }
-        if !plain.is_empty() && !(more.is_empty() && less.is_empty()) {
+        let has_signs = !more.is_empty() || !less.is_empty();
+        if has_signs && !plain.is_empty() {
             let text = "sacctmgr: error: You can't set qos equal to something and then add or subtract from it in the same line";
             return Err(text.to_owned());
         }
