@@ -5,6 +5,7 @@
 use minicbor::bytes::ByteVec;
 use muster_core::event::{AccountsChange, Event, JobChange, NodeChange};
 use muster_core::state::State;
+use muster_model::account_limits::TresAmount;
 use muster_model::accounts::{JobNote, Transaction};
 use muster_model::cpuset::CpuSet;
 use muster_model::het::HetPlace;
@@ -162,9 +163,9 @@ pub struct JobRow {
     /// Its allocation.
     pub alloc: Option<Arc<Allocation>>,
     /// Licenses that it asks for, as trackable resources; of alternatives none.
-    pub req_licenses: Vec<(String, u64)>,
-    /// Those that it has, likewise.
-    pub licenses: Vec<(String, u64)>,
+    pub req_licenses: Vec<TresAmount>,
+    /// Licenses that it has, likewise.
+    pub licenses: Vec<TresAmount>,
     /// Partition.
     pub partition: String,
     /// Why it waits or ended.
@@ -582,7 +583,7 @@ fn licenses_asked(spec: &JobSpec) -> Counts {
     }
 }
 
-fn license_tres(state: &State, counts: &[LicenseCount]) -> Vec<(String, u64)> {
+fn license_tres(state: &State, counts: &[LicenseCount]) -> Vec<TresAmount> {
     let config = state.config.as_ref();
     config.map_or_else(Vec::new, |config| config.license_tres(counts))
 }

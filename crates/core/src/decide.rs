@@ -53,7 +53,9 @@ use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::AccessRequest;
 use muster_model::spec::JobSpec;
 use muster_model::time::Timestamp;
-pub use partition_access::{barred, limit_reason, max_memory, restricts, within_memory_limit};
+pub use partition_access::{
+    barred, exemptions, limit_reason, max_memory, restricts, within_memory_limit,
+};
 pub use target::{means_all_components, unknown};
 
 /// The decision on a command.

@@ -22,7 +22,7 @@ use self::triggers::Triggers;
 use foldhash::fast::RandomState;
 use minicbor::bytes::ByteVec;
 use muster_model::account_limits::Scope;
-use muster_model::accounts::{Accounts, PartitionExemptions};
+use muster_model::accounts::Accounts;
 use muster_model::config::{ClusterConfig, PartitionConfig};
 use muster_model::cron::Crontab;
 use muster_model::het::HetPlace;
@@ -188,18 +188,6 @@ impl State {
                 &job.partition,
             ),
         }
-    }
-
-    /// The limits of a partition that do not hold for a job there, as flags of its QOS say.
-    pub fn exemptions(&self, spec: &JobSpec, partition: &str) -> PartitionExemptions {
-        let accounts = &self.accounts;
-        if accounts.qos.is_empty() {
-            return PartitionExemptions::default();
-        }
-        let default = || accounts.default_qos(spec.account_name(), &spec.owner.user, partition);
-        let name = spec.qos.as_deref().unwrap_or_else(default);
-        let qos = accounts.qos.get(name);
-        qos.map(PartitionExemptions::of).unwrap_or_default()
     }
 
     /// The components of a heterogeneous job that are still in the queue, in order.

@@ -3,7 +3,7 @@
 //! computed again. Users take turns, and the state is copied when it is somebody's turn.
 //!
 //! Expected starts are worked out in slices, between which others have their turns, for a limited time; starts beyond it are
-//! estimates. A question waits for them for a limited time too, and is then answered with what is known.
+//! estimates. A question waits for them for a limited time too, and then gets those that are known.
 
 use crate::audit::Entry;
 use crate::clock::now;

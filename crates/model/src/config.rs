@@ -1,6 +1,7 @@
 //! The part of the configuration that decisions depend on. It is state: it changes by an event, so that a replay makes
 //! the same decisions.
 
+use crate::account_limits::TresAmount;
 use crate::binding::BindDefault;
 use crate::cron::CrontabConfig;
 use crate::licenses::LicenseCount;
@@ -201,14 +202,14 @@ pub struct ClusterConfig {
 }
 
 impl ClusterConfig {
-    /// Those of some licenses that are counted as trackable resources, by their names there.
-    pub fn license_tres(&self, licenses: &[LicenseCount]) -> Vec<(String, u64)> {
+    /// Amounts of the licenses among these that are counted as trackable resources, by their names there.
+    pub fn license_tres(&self, licenses: &[LicenseCount]) -> Vec<TresAmount> {
         let is_counted = |of: &&LicenseCount| {
             let mut counted = self.accounted_licenses.iter();
             counted.any(|name| name.eq_ignore_ascii_case(&of.name))
         };
         let all = licenses.iter().filter(is_counted);
-        all.map(|of| (format!("license/{}", of.name), u64::from(of.count)))
+        all.map(|of| TresAmount::new(format!("license/{}", of.name), of.count.into()))
             .collect()
     }
 }

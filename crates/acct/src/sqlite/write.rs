@@ -629,10 +629,9 @@ fn bind_step_end(binder: &mut Binder<'_, '_>, end: Option<&StepEnd>) -> rusqlite
 }
 
 /// Devices that a job has over all nodes, and licenses.
-fn devices(alloc: &Allocation, licenses: &[(String, u64)]) -> Option<Vec<u8>> {
+fn devices(alloc: &Allocation, licenses: &[TresAmount]) -> Option<Vec<u8>> {
     let mut sums = GresShare::sums(alloc.nodes.iter().flat_map(|node| &node.gres));
-    let licenses = licenses.iter();
-    sums.extend(licenses.map(|(name, count)| TresAmount::new(name.clone(), *count)));
+    sums.extend(licenses.iter().cloned());
     (!sums.is_empty()).then(|| cbor(&sums))
 }
 
@@ -653,7 +652,8 @@ fn asked_devices(job: &JobRow) -> Vec<(String, u64)> {
         .iter()
         .map(|one| (one.name.as_str(), one.kind.as_deref(), one.count));
     let mut all = sum_devices(counts);
-    all.extend(job.req_licenses.iter().cloned());
+    let licenses = job.req_licenses.iter();
+    all.extend(licenses.map(|of| (of.name.clone(), of.amount)));
     all
 }
 

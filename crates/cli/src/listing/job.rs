@@ -3,6 +3,7 @@
 
 use super::context::Ctx;
 use super::text::{self, put};
+use muster_model::account_limits::TresAmount;
 use muster_model::config::OverSubscribe;
 use muster_model::hostlist;
 use muster_model::ids::JobId;
@@ -601,14 +602,6 @@ impl<'a> JobRow<'a> {
         Some(format!("{}/{name}", spec.work_dir.trim_end_matches('/')))
     }
 
-    /// The index that patterns have: Slurm's NO_VAL for a job outside an array.
-    fn pattern_index(&self) -> Option<u32> {
-        match self.in_array() {
-            true => self.index(),
-            false => Some(u32::MAX - 1),
-        }
-    }
-
     /// Fills in a filename pattern of sbatch(1). What only a task knows (`%n`, `%t`, `%a` of tasks that have not
     /// left the array) stays. What is longer than a path ends there: a pattern of `%x` grows 512 times, for all who list
     /// the job.
@@ -628,11 +621,11 @@ impl<'a> JobRow<'a> {
                 Some('A') => Some(format!("{:0width$}", self.base_id().0)),
                 Some('j') => Some(format!("{:0width$}", self.job.id.0)),
                 Some('J') => Some(format!("{:0width$}", self.job.id.0)),
-                Some('a') => self.pattern_index().map(|i| format!("{i:0width$}")),
+                Some('a') => pattern_index(self).map(|i| format!("{i:0width$}")),
                 Some('x') => Some(self.job.spec.name.clone()),
                 Some('u') => Some(self.job.spec.owner.user.clone()),
                 Some('N') => self.shares().next().map(|s| s.name.clone()),
-                Some('b') => (self.pattern_index()).map(|i| format!("{:0width$}", i % 10)),
+                Some('b') => pattern_index(self).map(|i| format!("{:0width$}", i % 10)),
                 Some('%') => Some("%".to_owned()),
                 _ => None,
             };
@@ -659,6 +652,14 @@ pub(crate) enum Stdio {
     Err,
 }
 
+/// The index that patterns have: Slurm's NO_VAL for a job outside an array.
+fn pattern_index(row: &JobRow<'_>) -> Option<u32> {
+    match row.in_array() {
+        true => row.index(),
+        false => Some(u32::MAX - 1),
+    }
+}
+
 fn write_gres_tres(out: &mut String, name: &str, kind: Option<&str>, count: u64) {
     match kind {
         Some(kind) => put!(out, ",gres/{name}:{kind}={count}"),
@@ -666,9 +667,9 @@ fn write_gres_tres(out: &mut String, name: &str, kind: Option<&str>, count: u64)
     }
 }
 
-fn write_license_tres(out: &mut String, licenses: &[(String, u64)]) {
-    for (name, count) in licenses {
-        put!(out, ",{name}={count}");
+fn write_license_tres(out: &mut String, licenses: &[TresAmount]) {
+    for TresAmount { name, amount } in licenses {
+        put!(out, ",{name}={amount}");
     }
 }
 

@@ -8,6 +8,7 @@ use crate::connect::{Client, ConnectError};
 use crate::listing::context::Ctx;
 use crate::listing::table::{Cell, Column, Table};
 use crate::listing::{Failure, query};
+use muster_model::account_limits::TresAmount;
 use muster_model::accounts::{Accounts, ROOT};
 use muster_model::private_data::PrivateData;
 use muster_model::refusal::RefusalCode;
@@ -30,7 +31,7 @@ pub(super) struct ReportData {
     pub(super) reservations: Vec<ReservationRecord>,
     pub(super) nodes: Vec<ReportNode>,
     /// Licenses of the cluster that are counted, as trackable resources.
-    pub(super) licenses: Vec<(String, u64)>,
+    pub(super) licenses: Vec<TresAmount>,
     pub(super) outages: Vec<NodeOutage>,
     /// Since when the cluster exists, as far as that is known.
     pub(super) since: Option<Timestamp>,
@@ -99,9 +100,9 @@ impl ReportData {
 
     /// Amount of a trackable resource that the cluster has.
     fn total(&self, tres: &str) -> f64 {
-        let licenses = self.licenses.iter().find(|(name, _)| name == tres);
+        let licenses = self.licenses.iter().find(|of| of.name == tres);
         let of_nodes: f64 = self.nodes.iter().map(|node| node.amount(tres)).sum();
-        licenses.map_or(of_nodes, |(_, count)| *count as f64)
+        licenses.map_or(of_nodes, |of| of.amount as f64)
     }
 
     /// An account and those above it, the root last.
@@ -141,7 +142,7 @@ fn tres_of(settings: &Settings, facts: &ReportData) -> Result<(Vec<String>, bool
     // Devices that nobody has used yet are reported, too.
     let there = facts.nodes.iter().flat_map(|node| node.devices.keys());
     let mut known: Vec<String> = TRES.iter().map(|t| (*t).to_owned()).collect();
-    let licenses = facts.licenses.iter().map(|(name, _)| name.clone());
+    let licenses = facts.licenses.iter().map(|of| of.name.clone());
     let all = used.chain(there.cloned()).chain(licenses);
     known.extend(all.collect::<BTreeSet<String>>());
     if asked.iter().any(|t| t.eq_ignore_ascii_case("ALL")) {

@@ -335,7 +335,7 @@ pub(super) fn fill_allocation(spec: &mut StepSpec, holder: &Holder, ask: &Resour
         spec.nodelist = None;
     }
     spec.exclude = None;
-    // Of whole nodes, counted tasks have the CPUs that they ask for, as in Slurm.
+    // On whole nodes, counted tasks have the CPUs that they ask for, as in Slurm.
     spec.exact = ask.sharing == Sharing::Exclusive && ask.ntasks.is_some();
     spec.immediate = false;
     spec.time_limit = None;
@@ -686,7 +686,7 @@ mod tests {
             matches!(name, "SLURM_CPU_BIND_TYPE" | "SLURM_STEP_ID")
         });
         assert!(!c.has("cpu-bind") && c.has("mem-bind"));
-        // What salloc --mem-bind has set is for the steps.
+        // The variable that salloc --mem-bind sets is for the steps.
         let mut c = bound();
         forget_own_binding(&mut c, |name| name == "SLURM_MEM_BIND_TYPE");
         assert!(c.has("mem-bind"));

@@ -13,6 +13,18 @@ use muster_model::spec::{JobSpec, MemoryAsk, Owner, ResourceAsk};
 use muster_model::time::TimeLimit;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// The limits of a partition that do not hold for a job there, as flags of its QOS say.
+pub fn exemptions(state: &State, spec: &JobSpec, partition: &str) -> PartitionExemptions {
+    let accounts = &state.accounts;
+    if accounts.qos.is_empty() {
+        return PartitionExemptions::default();
+    }
+    let default = || accounts.default_qos(spec.account_name(), &spec.owner.user, partition);
+    let name = spec.qos.as_deref().unwrap_or_else(default);
+    let qos = accounts.qos.get(name);
+    qos.map(PartitionExemptions::of).unwrap_or_default()
+}
+
 /// Why a job of that size and limit waits in a partition until its limits are changed; `None` if it is within those that
 /// hold for it.
 pub fn limit_reason(
@@ -169,7 +181,7 @@ pub(super) fn choose<'a>(
         .iter()
         .map(|p| {
             let bar = access_denial(state, spec, p).map(|bar| bar.reason());
-            let exempt = state.exemptions(spec, &p.name);
+            let exempt = exemptions(state, spec, &p.name);
             bar.or_else(|| limit_reason(p, &spec.ask, time_limit(p), exempt))
         })
         .collect();

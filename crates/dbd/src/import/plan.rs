@@ -361,7 +361,7 @@ fn limits_ask(wanted: &Limits, own: Option<&Limits>, is_qos: bool) -> Vec<LimitA
     for ((name, wanted), (_, own)) in of_wanted.iter().zip(&of_own) {
         let gone = own.iter().filter(|tres| wanted.get(&tres.name).is_none());
         let gone = gone.map(|tres| format!("{}=-1", tres.name));
-        // Those of TRES that there are not would be refused.
+        // Amounts of TRES that there are not would be refused.
         let set = wanted.iter().filter(|tres| is_tres(&tres.name));
         let set = set.map(|tres| format!("{}={}", tres.name, tres.amount));
         let words: Vec<String> = set.chain(gone).collect();

@@ -16,7 +16,7 @@ pub struct PartitionExemptions {
 }
 
 impl PartitionExemptions {
-    /// Those of a QOS' jobs.
+    /// The exemptions of a QOS' jobs.
     pub fn of(qos: &Qos) -> PartitionExemptions {
         PartitionExemptions {
             max_nodes: qos.has(Qos::PARTITION_MAX_NODES),

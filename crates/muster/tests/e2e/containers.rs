@@ -123,8 +123,8 @@ fn steps_of_a_job_share_its_directories_on_each_node() {
     // Each node has its own; all that runs of the job there sees it.
     let out = c.ok(
         "salloc -Q -N2 --ntasks-per-node=2 bash -c 'srun bash -c \"echo \\$SLURMD_NODENAME >>/tmp/names\"; \
-         srun -l --ntasks-per-node=1 cat /tmp/names | sort; srun -N1 -n1 -w n2 --pty tail -n1 /tmp/names; \
-         echo text >file; sbcast file /tmp/copied; srun --ntasks-per-node=1 cat /tmp/copied; \
+         srun -l -N2 --ntasks-per-node=1 cat /tmp/names | sort; srun -N1 -n1 -w n2 --pty tail -n1 /tmp/names; \
+         echo text >file; sbcast file /tmp/copied; srun -N2 --ntasks-per-node=1 cat /tmp/copied; \
          srun -N1 -n1 -w n1 -o /tmp/out.%t echo to-file; srun -N1 -n1 -w n1 cat /tmp/out.0'",
     );
     assert_eq!(

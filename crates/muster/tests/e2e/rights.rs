@@ -88,7 +88,7 @@ fn each_role_does_what_it_may_and_the_audit_log_says_so() {
         format!("scancel -s USR1 {runs}"),
     ];
     let of_operators = [
-        format!("scontrol update jobid={waits} timelimit=2:00:00"),
+        format!("scontrol update jobid={runs} timelimit=2:00:00"),
         format!("scontrol suspend {runs} && scontrol resume {runs}"),
         "scontrol create reservation reservationname=r users=root starttime=now duration=1 nodes=n1 flags=ignore_jobs \
          && scontrol delete reservationname=r"

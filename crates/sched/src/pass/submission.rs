@@ -8,6 +8,7 @@ use crate::nodes::room::SharingKey;
 use crate::pass::scheduler::Scheduler;
 use crate::queue::feasibility_cache::LastFeasible;
 use crate::queue::{feasible, partitions_of};
+use muster_core::decide::exemptions;
 use muster_core::event::Event;
 use muster_core::state::State;
 use muster_model::job::Reason;
@@ -42,7 +43,7 @@ impl Scheduler {
         let mut cache = std::mem::take(&mut self.queue.feasibility);
         let mut verdicts = parts.map(|number| {
             let part = &fleet.parts[*number as usize];
-            let exempt = state.exemptions(spec, &part.config.name);
+            let exempt = exemptions(state, spec, &part.config.name);
             let terms = PartitionTerms { limit, exempt };
             let found = feasible(&spec.ask, terms, fleet, part, SharingKey::default());
             let verdict = found.as_ref().err().copied();

@@ -13,6 +13,7 @@ use crate::place::Placement;
 use crate::place::holds::Holds;
 use crate::place::node_source::{CurrentNodes, choose_now, end_after};
 use crate::queue::{feasible, partitions_of};
+use muster_core::decide::exemptions;
 use muster_core::state::State;
 use muster_model::ids::JobId;
 use muster_model::job::{Allocation, Reason};
@@ -118,7 +119,7 @@ pub(crate) fn would_start_together(
             looked_at += LEAST_AS_NODES + part.order.len() as u64;
             let limit = limit_in(spec, part);
             let key = sharing_key(&fleet, state, spec);
-            let exempt = state.exemptions(spec, name);
+            let exempt = exemptions(state, spec, name);
             let terms = PartitionTerms { limit, exempt };
             match feasible(&spec.ask, terms, &fleet, part, key) {
                 Ok(demand) => lanes.push((number, demand)),
@@ -257,7 +258,7 @@ impl Trial<'_> {
         self.count(LEAST_AS_NODES + part.order.len() as u64);
         let limit = limit_in(spec, part);
         let key = sharing_key(fleet, self.state, spec);
-        let exempt = self.state.exemptions(spec, name);
+        let exempt = exemptions(self.state, spec, name);
         let terms = PartitionTerms { limit, exempt };
         let demand = feasible(&spec.ask, terms, fleet, part, key)
             .map_err(|reason| refusal_for(reason, name, limit))?;

@@ -7,7 +7,7 @@ use crate::nodes::reserved::places_of;
 use crate::nodes::room::SharingKey;
 use crate::nodes::sharing_key::sharing_key;
 use crate::order::{OrderClass, QueueOrder};
-use muster_core::decide::{barred, restricts};
+use muster_core::decide::{barred, exemptions, restricts};
 use muster_core::policy::limits::checks_starts;
 use muster_core::state::State;
 use muster_model::accounts::PartitionExemptions;
@@ -138,7 +138,7 @@ impl Kind {
             barred(state, &job.spec, config).map(|reason| (name.clone(), reason))
         });
         let exempt = partitions.iter().filter_map(|name| {
-            let exempt = state.exemptions(&job.spec, name);
+            let exempt = exemptions(state, &job.spec, name);
             (exempt != PartitionExemptions::default()).then(|| (name.clone(), exempt))
         });
         Kind {
@@ -171,7 +171,7 @@ impl Kind {
         }
     }
 
-    /// What holds for them in a partition.
+    /// The terms that hold for them in a partition.
     pub(super) fn terms_in(&self, partition: &str) -> PartitionTerms {
         PartitionTerms {
             limit: self.limit,
