@@ -168,7 +168,7 @@ fn parts_and_versions_that_are_not_chosen_are_not_served() {
         if methods.get("get").is_none() || is_text || own_streams.contains(&path.as_str()) {
             continue;
         }
-        let one = path.replace('{', "").replace('}', "");
+        let one = path.replace(['{', '}'], "");
         let answered = daemon.ask(at, &one);
         let unknown_job = path.contains('{') && answered.starts_with("404");
         assert!(
