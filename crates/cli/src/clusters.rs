@@ -7,6 +7,7 @@ use crate::listing::query;
 use crate::zone;
 use muster_conf::endpoint::{self, Endpoint};
 use muster_model::known_cluster::KnownCluster;
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 /// Age of an entry from which on `all` leaves the cluster out: its slurmdbd writes an entry each hour.
@@ -66,6 +67,9 @@ impl ClusterSelection {
                 None => return Err(unknown(command, name)),
             }
         }
+        // `all` may name one again.
+        let mut seen = HashSet::new();
+        clusters.retain(|cluster| seen.insert(cluster.endpoint.cluster.clone()));
         if clusters.iter().any(|cluster| !cluster.is_own) {
             connect::hand_over_with(stdin);
         }
@@ -113,8 +117,8 @@ impl ClusterSelection {
         self.clusters.len() > 1
     }
 
-    /// Runs a command on each cluster, or on the own one if none was named; `run` learns which of them comes first. One that
-    /// fails is reported, and does not keep the others from being asked.
+    /// Runs a command on each cluster, or on the own one if none was named; `run` learns whether it is the first that may
+    /// succeed, which has the heading. One that fails is reported, and does not keep the others from being asked.
     ///
     /// # Errors
     /// The failure of the only one; else one without text if any failed.
@@ -125,15 +129,18 @@ impl ClusterSelection {
         if self.clusters.is_empty() {
             return run(true);
         }
-        let mut failure = None;
-        for (number, cluster) in self.clusters.iter().enumerate() {
+        let (mut is_first, mut failure) = (true, None);
+        for cluster in &self.clusters {
             cluster.choose();
-            if let Err(error) = run(number == 0) {
-                if self.is_several() {
-                    let name = &cluster.endpoint.cluster;
-                    crate::listing::complain(&format!("cluster {name}: {error}"));
+            match run(is_first) {
+                Ok(()) => is_first = false,
+                Err(error) => {
+                    if self.is_several() {
+                        let name = &cluster.endpoint.cluster;
+                        crate::listing::complain(&format!("cluster {name}: {error}"));
+                    }
+                    failure = Some(error);
                 }
-                failure = Some(error);
             }
         }
         match failure {

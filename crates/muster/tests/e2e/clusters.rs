@@ -177,6 +177,10 @@ fn lists_both(c: &Clusters) {
         "CLUSTER: alpha\nNODELIST\nalpha1\n\nCLUSTER: beta\nNODELIST\nbeta1"
     );
     assert_eq!(c.on("beta", "sinfo -h -M alpha -o %N"), "alpha1");
+    assert_eq!(
+        c.on("alpha", "sinfo -h -M beta,all,beta -o %N"),
+        "beta1\nalpha1"
+    );
     let several = c.on("alpha", "sinfo --json -M all; scontrol -M all show nodes");
     assert_eq!(
         several,

@@ -13,6 +13,7 @@ use muster_model::preemption::PreemptType;
 use muster_model::site_option::site_options_text;
 use muster_model::spec::{DeviceBinding, JobKind, MemoryAsk};
 use muster_model::time::{TimeLimit, Timestamp};
+use std::collections::HashSet;
 
 /// Layout of records.
 #[derive(Clone, Copy, Debug, Default)]
@@ -511,7 +512,7 @@ fn step_memory_mib(row: &StepRow<'_>) -> u64 {
         return step.memory_mib;
     }
     let names = |list: &str| hostlist::parse(list).unwrap_or_default();
-    let own = names(&step.hostlist);
+    let own: HashSet<String> = names(&step.hostlist).into_iter().collect();
     let shares = names(&alloc.hostlist).into_iter().zip(&alloc.nodes);
     let of_step = shares.filter(|(name, _)| own.contains(name));
     of_step.map(|(_, share)| share.memory_mib).sum()
