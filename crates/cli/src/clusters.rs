@@ -268,7 +268,14 @@ pub(crate) fn live_others(own: &mut Client) -> Vec<Endpoint> {
     let others = query::known_clusters(own).unwrap_or_default().into_iter();
     let live: Vec<Endpoint> = others
         .filter(|cluster| cluster.seen.0 >= since)
-        .map(|cluster| at(&own.endpoint, &cluster.name, cluster.addresses, cluster.port))
+        .map(|cluster| {
+            at(
+                &own.endpoint,
+                &cluster.name,
+                cluster.addresses,
+                cluster.port,
+            )
+        })
         .collect();
     if !live.is_empty() {
         connect::hand_over_with(None);

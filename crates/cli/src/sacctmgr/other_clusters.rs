@@ -44,9 +44,7 @@ impl OtherControllers {
             match other.records() {
                 Ok(own) => records.clusters.insert(name, own),
                 Err(e) => {
-                    complain(&format!(
-                        "sacctmgr: error: cluster {name} is left out: {e}"
-                    ));
+                    complain(&format!("sacctmgr: error: cluster {name} is left out: {e}"));
                     records.clusters.remove(&name)
                 }
             };
@@ -84,10 +82,7 @@ impl OtherController {
 
     fn records(&mut self) -> Result<Cluster, ConnectError> {
         let answer = query::accounts_of_clusters(self.client()?)?;
-        Ok(Cluster::of_served(
-            &self.endpoint.cluster,
-            &answer.accounts,
-        ))
+        Ok(Cluster::of_served(&self.endpoint.cluster, &answer.accounts))
     }
 
     fn edit(&mut self, edit: AccountsEdit) -> Result<u32, ConnectError> {

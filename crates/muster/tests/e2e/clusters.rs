@@ -210,7 +210,10 @@ fn keeps_records_of_both(c: &Clusters) {
     // The records are not in two places.
     c.on("beta", "sacctmgr -iQ delete account chem,bio cluster=beta");
     assert_eq!(
-        c.on("alpha", "sacctmgr -nP show assoc format=cluster,account,user"),
+        c.on(
+            "alpha",
+            "sacctmgr -nP show assoc format=cluster,account,user"
+        ),
         "alpha|root|\nalpha|root|root\nalpha|bio|\nbeta|root|\nbeta|root|root"
     );
     c.on(
