@@ -3,6 +3,7 @@
 
 mod accounting;
 mod ask;
+mod calendar;
 mod cancel;
 mod commit;
 mod configure;

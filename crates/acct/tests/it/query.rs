@@ -544,6 +544,7 @@ fn suspended_jobs_are_found_by_when_they_were() {
         id: JobId(2),
         at: at(60),
         turn: None,
+        by_calendar: false,
     });
     scene.happens(Event::JobResumed {
         id: JobId(2),
@@ -553,6 +554,7 @@ fn suspended_jobs_are_found_by_when_they_were() {
         id: JobId(2),
         at: at(80),
         turn: None,
+        by_calendar: false,
     });
     scene.end(JobId(2), JobState::Cancelled, None, 90);
     for (start, end, found) in [

@@ -76,6 +76,7 @@ pub(super) struct Complex {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Dump {
     pub(super) queues: Vec<Object>,
+    pub(super) calendars: Vec<Object>,
     pub(super) environments: Vec<Object>,
     /// Hosts that run jobs.
     pub(super) hosts: Vec<Object>,
@@ -179,7 +180,8 @@ impl Dump {
             "name" if has("default_project") => self.users.push(object),
             "name" if has("fshare") || has("acl") => self.projects.push(object),
             "execd_spool_dir" => self.configuration = Some(object),
-            "calendar_name" | "ckpt_name" | "algorithm" => self.others.push(object),
+            "calendar_name" => self.calendars.push(object),
+            "ckpt_name" | "algorithm" => self.others.push(object),
             "id" => self.others.push(Object {
                 kind: "sharetree".to_owned(),
                 what: "the share tree".to_owned(),
