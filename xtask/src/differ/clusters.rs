@@ -328,13 +328,8 @@ fn start_muster(product: ComparedProduct, program: &Path, top: &Path) -> Result<
         }
     };
     fs::write(&file, text)?;
-    let beside = match product {
-        ComparedProduct::Slurm => &["gres.conf"][..],
-        ComparedProduct::GridEngine => &["gres.conf", "sge.conf"],
-    };
-    for name in beside {
-        fs::copy(format!("{}/{name}", product.folder()), top.join(name))?;
-    }
+    let folder = product.folder();
+    fs::copy(format!("{folder}/gres.conf"), top.join("gres.conf"))?;
     let output = Command::new(program)
         .arg("up")
         .arg("-f")
@@ -344,6 +339,9 @@ fn start_muster(product: ComparedProduct, program: &Path, top: &Path) -> Result<
         .output()?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     ensure!(output.status.success(), "muster up failed: {said}");
+    if product == ComparedProduct::GridEngine {
+        fs::copy(format!("{folder}/sge.conf"), home.join("sge.conf"))?;
+    }
     Ok((guard, home))
 }
 

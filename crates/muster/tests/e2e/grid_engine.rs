@@ -305,7 +305,7 @@ job-ID  prior   name       user         state submit/start at     queue         
     let unknown = c.run("qdel 99999; qdel nosuchname");
     assert_eq!(unknown.code, 1);
     assert_eq!(
-        unknown.err,
+        unknown.out,
         format!(
             "denied: job \"99999\" does not exist\nThe job nosuchname of user(s) {user} does not exist\n"
         )
@@ -333,7 +333,7 @@ fn jobs_are_held_changed_suspended_and_submitted_again() {
     assert_eq!(c.ok("qrls WAIT"), "modified hold of job 2");
     let unknown = c.run("qhold 99999");
     assert_eq!(
-        (unknown.code, unknown.err.as_str()),
+        (unknown.code, unknown.out.as_str()),
         (3, "denied: job \"99999\" does not exist\n")
     );
     assert_eq!(c.ok("qalter -N NEWNAME 2"), "modified job name of job 2");
@@ -367,7 +367,7 @@ fn jobs_are_held_changed_suspended_and_submitted_again() {
     assert!(c.ok("qstat -s s").contains(" s     "));
     assert_eq!(c.ok("qmod -usj 1"), format!("{user} - unsuspended job 1"));
     assert_eq!(
-        c.run("qmod -cj 99999").err,
+        c.run("qmod -cj 99999").out,
         "invalid queue or job \"99999\"\n"
     );
     assert_eq!(
@@ -382,12 +382,12 @@ fn jobs_are_held_changed_suspended_and_submitted_again() {
     );
     c.ok("qmod -e all.q");
     assert_eq!(
-        c.run("qmod -d nosuch.q").err,
+        c.run("qmod -d nosuch.q").out,
         "invalid queue \"nosuch.q\"\n"
     );
     let copy = c.ok("qresub NEWNAME");
     assert_eq!(copy, "Your job 3 (\"NEWNAME\") has been submitted");
-    assert_eq!(c.run("qresub 99999").err, "job \"99999\" does not exist\n");
+    assert_eq!(c.run("qresub 99999").out, "job \"99999\" does not exist\n");
     c.ok(&format!("qdel -u {user}"));
 }
 

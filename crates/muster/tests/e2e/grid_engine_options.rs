@@ -193,7 +193,7 @@ fn queues_are_suspended_with_their_jobs() {
     );
     let ran = c.run("qmod -s nosuch.q");
     assert_eq!(
-        (ran.code, ran.err.as_str()),
+        (ran.code, ran.out.as_str()),
         (1, "invalid queue or job \"nosuch.q\"\n")
     );
 }
