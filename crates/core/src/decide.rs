@@ -4,6 +4,7 @@
 mod accounting;
 mod ask;
 mod calendar;
+mod calendar_stops;
 mod cancel;
 mod commit;
 mod configure;

@@ -21,7 +21,7 @@ const CLOCK_CHANGES: usize = 4;
 /// A part that says nothing.
 const NONE: &str = "NONE";
 
-/// What a calendar makes of a partition at a time. Of several that apply, the first one here counts.
+/// The state of a partition by its calendar. If several apply, the first one here counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 #[cbor(index_only)]
 pub enum CalendarState {
@@ -191,13 +191,13 @@ impl Calendar {
     }
 }
 
-/// The calendar of a partition, and what it makes of it now.
+/// The calendar of a partition with its state now.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct PartitionCalendar {
     /// The calendar.
     #[n(0)]
     pub calendar: Calendar,
-    /// What it makes of the partition since it was asked last.
+    /// The state when it was asked last.
     #[n(1)]
     pub state: CalendarState,
     /// When it is to be asked again; `None` if it never changes.

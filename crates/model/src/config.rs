@@ -448,7 +448,7 @@ pub struct PartitionConfig {
     /// `Alternate`: the partition that takes new jobs while this one takes none.
     #[n(39)]
     pub alternate: Option<String>,
-    /// The calendar by which it is closed and its jobs are stopped, and what that makes of it now.
+    /// The calendar by which it is closed and its jobs are stopped.
     #[n(40)]
     pub calendar: Option<PartitionCalendar>,
 }
@@ -516,7 +516,7 @@ impl PartitionConfig {
         }
     }
 
-    /// What its calendar makes of it.
+    /// The state by its calendar.
     pub fn calendar_state(&self) -> CalendarState {
         let calendar = self.calendar.as_ref();
         calendar.map_or(CalendarState::On, |own| own.state)

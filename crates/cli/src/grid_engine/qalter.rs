@@ -139,8 +139,14 @@ static OPTIONS: &[Opt] = &[
     opt("v", "variables", "variables of the job").refused(LATER),
     flag("V", "all variables").refused(LATER),
     flag("verify", "print the job and change nothing").refused("use qstat -j JOB"),
-    opt("w", "e|w|n|p|v", "verify: v and p say whether queues can run the job")
-        .partly("after the other changes of the line are made; what can never run is refused at all levels"),
+    opt(
+        "w",
+        "e|w|n|p|v",
+        "verify: v and p say whether queues can run the job",
+    )
+    .partly(
+        "after the other changes of the line are made; what can never run is refused at all levels",
+    ),
     opt("wd", "directory", "run in this directory"),
     opt("@", "file", "read options from a file").refused("write them on the command line"),
     flag("help", "print this help"),

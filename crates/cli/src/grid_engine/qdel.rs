@@ -2,7 +2,7 @@
 
 use super::arguments::Parsed;
 use super::selection::{self, JobOperand};
-use super::{fail, missing, fits, run_command, unreachable};
+use super::{fail, fits, missing, run_command, unreachable};
 use crate::connect::{Client, ConnectError};
 use crate::options::{HelpForm, Opt, Spec, flag, opt};
 use crate::say;

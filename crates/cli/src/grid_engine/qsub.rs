@@ -74,7 +74,7 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
                 ));
             }
             match request.sync {
-                true => Ok(sync::wait(client, id)),
+                true => Ok(sync::wait(client, id, request.terse)),
                 false => Ok(ExitCode::SUCCESS),
             }
         }
@@ -161,9 +161,9 @@ fn refused(error: &ConnectError, asks: bool) -> ExitCode {
                 false => "error: no suitable queues",
             })
         }
-        RefusalCode::AccessDenied if refusal.detail.contains("--nice below 0") => unable_to_run(
-            "job rejected: positive submission priority requires operator privileges",
-        ),
+        RefusalCode::AccessDenied if refusal.detail.contains("--nice below 0") => {
+            unable_to_run("job rejected: positive submission priority requires operator privileges")
+        }
         _ => unable_to_run(&format!("job rejected: {detail}")),
     }
 }

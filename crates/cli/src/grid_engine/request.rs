@@ -167,7 +167,8 @@ impl Request {
             return Err(Refused::Job(why.to_owned()));
         }
         if !self.hold_jid_ad.is_empty() {
-            let why = "Can only specify \"-hold_jid_ad\" option with an array job (using \"-t\" option)";
+            let why =
+                "Can only specify \"-hold_jid_ad\" option with an array job (using \"-t\" option)";
             return Err(Refused::Job(why.to_owned()));
         }
         Ok(())
@@ -323,8 +324,9 @@ fn list(given: &OptionArgument) -> Result<Vec<String>, Refused> {
 
 fn job_name(text: &str) -> Result<String, Refused> {
     if text.contains('/') {
-        return Err(Refused::usage(
-            "argument to -N option must not contain / ".to_owned(),
+        return Err(Refused::Line(
+            "qsub: argument to -N option must not contain / ".to_owned(),
+            2,
         ));
     }
     object_name(text)
@@ -571,8 +573,16 @@ mod tests {
     #[test]
     fn options_of_arrays_need_an_array() {
         for (line, why) in [
-            ("-tc 2", Some("invalid \"task concurrency\" value in job request: -tc needs -t")),
-            ("-hold_jid_ad 5", Some("Can only specify \"-hold_jid_ad\" option with an array job (using \"-t\" option)")),
+            (
+                "-tc 2",
+                Some("invalid \"task concurrency\" value in job request: -tc needs -t"),
+            ),
+            (
+                "-hold_jid_ad 5",
+                Some(
+                    "Can only specify \"-hold_jid_ad\" option with an array job (using \"-t\" option)",
+                ),
+            ),
             ("-tc 0", None),
             ("-tc 2 -t 1-3", None),
             ("-tc 2 -jc class", None),
@@ -629,7 +639,13 @@ mod tests {
                 "-N 1bad",
                 job("denied: \"1bad\" is not a valid object name (cannot start with a digit)"),
             ),
-            ("-N a/b", line("argument to -N option must not contain / ")),
+            (
+                "-N a/b",
+                Refused::Line(
+                    "qsub: argument to -N option must not contain / ".to_owned(),
+                    2,
+                ),
+            ),
             ("-N a:b", job("Colon (':') not allowed in objectname")),
             (
                 "-P none",

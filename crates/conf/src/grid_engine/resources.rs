@@ -282,10 +282,7 @@ mod tests {
             ("gpu=two", "attribute \"gpu\" is not a integer value"),
             ("gpu=-1", "attribute \"gpu\" is not a integer value"),
             ("gpu=1.5", "attribute \"gpu\" is not a integer value"),
-            (
-                "num_proc=",
-                "attribute \"num_proc\" is not a integer value",
-            ),
+            ("num_proc=", "attribute \"num_proc\" is not a integer value"),
             (
                 "exclusive=maybe",
                 "attribute \"exclusive\" is not a boolean value",

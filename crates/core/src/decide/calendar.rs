@@ -2,7 +2,7 @@
 //! the scheduler and all who read see the partition as it is.
 
 use super::draft::Draft;
-use super::{suspend, turns};
+use super::{calendar_stops, suspend, turns};
 use crate::event::Event;
 use muster_model::calendar::CalendarState;
 use muster_model::config::{ClusterConfig, PartitionConfig};
@@ -67,10 +67,10 @@ pub(super) fn ask_all(
 /// Jobs of a partition are stopped where its calendar says so, and go on where it does not.
 pub(super) fn follow(draft: &mut Draft<'_>, partition: &PartitionConfig) {
     let stops = partition.calendar_state() == CalendarState::Suspended;
-    if !stops && !draft.calendar_stops(&partition.name) {
+    if !stops && !calendar_stops::get(draft, &partition.name) {
         return;
     }
-    draft.set_calendar_stops(&partition.name, stops);
+    calendar_stops::set(draft, &partition.name, stops);
     let there = |id: &JobId| {
         let job = draft.job(*id);
         job.is_some_and(|job| job.partition == partition.name)
@@ -97,7 +97,7 @@ pub(super) fn follow_removed(draft: &mut Draft<'_>, left: &[PartitionConfig]) {
 
 /// A job began that had to wait for a program of the site's.
 pub(super) fn began(draft: &mut Draft<'_>, id: JobId) {
-    let is_there = |job: &Job| draft.calendar_stops(&job.partition);
+    let is_there = |job: &Job| calendar_stops::get(draft, &job.partition);
     if draft.job(id).is_some_and(is_there) {
         stop(draft, id);
     }

@@ -18,9 +18,7 @@ use crate::policy::limits::amounts;
 use crate::state::limit_use::CurrentUse;
 use crate::state::{DisplayUpdate, LicenseSource, LicenseUse, Scale, State};
 use muster_model::account_limits::Scope;
-use muster_model::calendar::CalendarState;
 use muster_model::command::Reply;
-use muster_model::config::PartitionConfig;
 use muster_model::cron::Crontab;
 use muster_model::effect::Effect;
 use muster_model::ids::{JobId, NodeIdx};
@@ -76,7 +74,7 @@ pub(super) struct Draft<'a> {
     /// Bytes of programs of each user's triggers that fired.
     pub(super) fired_bytes: BTreeMap<u32, usize>,
     /// Partitions whose calendars were asked, and whether they stop jobs now.
-    calendars: BTreeMap<String, bool>,
+    pub(super) calendars: BTreeMap<String, bool>,
     /// Crontabs that were changed.
     crontabs: BTreeMap<u32, Option<Crontab>>,
     /// Owners and names whose first record may have changed, for `singleton`.
@@ -121,19 +119,6 @@ impl<'a> Draft<'a> {
             powered_down: 0,
             powered_up: 0,
         }
-    }
-
-    /// From now on the calendar of a partition stops its jobs, or does not.
-    pub(super) fn set_calendar_stops(&mut self, partition: &str, stops: bool) {
-        self.calendars.insert(partition.to_owned(), stops);
-    }
-
-    /// Whether the calendar of a partition stops its jobs.
-    pub(super) fn calendar_stops(&self, partition: &str) -> bool {
-        let known = || self.state.partition(partition);
-        let is_stopped = |own: &PartitionConfig| own.calendar_state() == CalendarState::Suspended;
-        let drafted = self.calendars.get(partition).copied();
-        drafted.unwrap_or_else(|| known().is_some_and(is_stopped))
     }
 
     /// The scale of priorities, if they are worked out.

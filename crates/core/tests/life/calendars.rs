@@ -21,7 +21,7 @@ fn calendar(text: &str) -> UserCommand {
 }
 
 fn state(world: &World) -> (CalendarState, PartitionState) {
-    let partition = world.state.partition("batch").unwrap();
+    let partition = world.state.partition("batch").expect("it is there");
     (partition.calendar_state(), partition.effective_state())
 }
 
@@ -34,7 +34,10 @@ fn running(world: &mut World) -> JobId {
 /// Passes to the time of the next change, and makes it.
 fn pass_to_change(world: &mut World) -> u64 {
     let before = world.now;
-    world.now = world.state.next_tick(world.now).unwrap();
+    world.now = world
+        .state
+        .next_tick(world.now)
+        .expect("a calendar has a change");
     world.tick();
     world.now.since_ms(before) / 1000
 }

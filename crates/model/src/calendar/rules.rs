@@ -21,13 +21,20 @@ const MONTHS: [&str; 12] = [
     "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
 ];
 
+/// Days from one to another, both included.
+#[derive(Debug, PartialEq)]
+struct DateRange {
+    first: Date,
+    last: Date,
+}
+
 /// Days that an entry is about.
 #[derive(Debug, PartialEq)]
 enum Days {
     /// Each day.
     Every,
-    /// Days from one to another, both included.
-    Dates(Vec<(Date, Date)>),
+    /// Days of the calendar.
+    Dates(Vec<DateRange>),
     /// Days of the week, Monday first.
     Weekdays([bool; 7]),
 }
@@ -36,9 +43,7 @@ impl Days {
     fn has(&self, date: Date) -> bool {
         match self {
             Days::Every => true,
-            Days::Dates(all) => all
-                .iter()
-                .any(|(first, last)| (first..=last).contains(&&date)),
+            Days::Dates(all) => all.iter().any(|own| (own.first..=own.last).contains(&date)),
             Days::Weekdays(all) => {
                 let day = date.weekday().to_monday_zero_offset();
                 usize::try_from(day).is_ok_and(|day| all.get(day) == Some(&true))
@@ -176,7 +181,7 @@ fn days(list: &str, of: Part) -> Result<Days, String> {
                 let (first, last) = range.split_once('-').unwrap_or((range, range));
                 let (first, last) = (date(first)?, date(last)?);
                 match first <= last {
-                    true => Ok((first, last)),
+                    true => Ok(DateRange { first, last }),
                     false => Err(format!("'{range:.80}' ends before it begins")),
                 }
             });

@@ -1,3 +1,5 @@
+//! Calendars at times of a zone whose clocks are changed.
+
 use super::*;
 
 /// A zone of the rule, and a time of it.

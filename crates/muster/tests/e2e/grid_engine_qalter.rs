@@ -161,31 +161,87 @@ fn jobs_are_verified_and_wrong_values_have_the_name_of_the_command() {
     for (command, code, want) in [
         ("qalter -w v BUSY", 0, held),
         ("qalter -w p HELD", 0, held),
-        ("qalter -w v -N NEW HELD", 0, "modified job name of job 3\nverification: job is already running or is held\n"),
-        ("qalter -p 2000 WAIT", 7, "qalter: invalid priority \"2000\".  Must be an integer from -1023 to 1024\n"),
-        ("qalter -N 1bad WAIT", 1, "denied: \"1bad\" is not a valid object name (cannot start with a digit)\n"),
-        ("qalter -l nosuch=1 WAIT", 1, "unknown resource \"nosuch\"\n"),
-        ("qalter -q nosuch.q WAIT", 1, "Job was rejected because job requests unknown queue \"nosuch.q\"\n"),
-        ("qalter -masterq all.q WAIT", 0, "modified master hard queue list of job 2\n"),
-        ("qsub -h -w v -b y true", 0, "verification: found suitable queue(s)\n"),
-        ("qsub -tc 2 -b y true", 1, "Unable to run job: invalid \"task concurrency\" value in job request: -tc needs -t\nExiting.\n"),
-        ("qsub -a x -b y true", 7, "qsub: invalid date \"x\": it is [[CC]YY]MMDDhhmm[.SS]\n"),
-        ("qsub </dev/null", 4, "Unable to read script file because of error: no input read from stdin\n"),
-        ("setpriv --reuid 65534 --clear-groups qhold -h o WAIT", 10, "denied: \"nobody\" must be operator to set operator hold\n"),
+        (
+            "qalter -w v -N NEW HELD",
+            0,
+            "modified job name of job 3\nverification: job is already running or is held\n",
+        ),
+        (
+            "qalter -p 2000 WAIT",
+            7,
+            "qalter: invalid priority \"2000\".  Must be an integer from -1023 to 1024\n",
+        ),
+        (
+            "qalter -N 1bad WAIT",
+            1,
+            "denied: \"1bad\" is not a valid object name (cannot start with a digit)\n",
+        ),
+        (
+            "qalter -l nosuch=1 WAIT",
+            1,
+            "unknown resource \"nosuch\"\n",
+        ),
+        (
+            "qalter -q nosuch.q WAIT",
+            1,
+            "Job was rejected because job requests unknown queue \"nosuch.q\"\n",
+        ),
+        (
+            "qalter -masterq all.q WAIT",
+            0,
+            "modified master hard queue list of job 2\n",
+        ),
+        (
+            "qsub -h -w v -b y true",
+            0,
+            "verification: found suitable queue(s)\n",
+        ),
+        (
+            "qsub -tc 2 -b y true",
+            1,
+            "Unable to run job: invalid \"task concurrency\" value in job request: -tc needs -t\nExiting.\n",
+        ),
+        (
+            "qsub -a x -b y true",
+            7,
+            "qsub: invalid date \"x\": it is [[CC]YY]MMDDhhmm[.SS]\n",
+        ),
+        (
+            "qsub </dev/null",
+            4,
+            "Unable to read script file because of error: no input read from stdin\n",
+        ),
+        (
+            "setpriv --reuid 65534 --clear-groups qhold -h o WAIT",
+            10,
+            "denied: \"nobody\" must be operator to set operator hold\n",
+        ),
         ("qhold -h o WAIT", 0, "modified hold of job 2\n"),
     ] {
         let ran = c.run(command);
-        assert_eq!((ran.code, ran.out + &ran.err), (code, want.to_owned()), "{command}");
+        assert_eq!(
+            (ran.code, ran.out + &ran.err),
+            (code, want.to_owned()),
+            "{command}"
+        );
     }
     c.ok("qrls WAIT; qsub -h -w e -N E -b y true");
-    assert!(c.ok("qstat -j WAIT").contains("master hard queue_list:     all.q"));
+    assert!(
+        c.ok("qstat -j WAIT")
+            .contains("master hard queue_list:     all.q")
+    );
     // It starts when BUSY has ended; in a queue that is closed it never does.
     c.ok("qmod -d all.q");
     let ran = c.run("qalter -w v WAIT");
     assert!(
-        ran.code == 1 && ran.out.starts_with("Job 2 cannot run: ") && ran.out.ends_with("\nverification: no suitable queues\n"),
+        ran.code == 1
+            && ran.out.starts_with("Job 2 cannot run: ")
+            && ran.out.ends_with("\nverification: no suitable queues\n"),
         "{ran:?}"
     );
     c.ok("qmod -e all.q");
-    assert_eq!(c.ok("qalter -w p WAIT"), "verification: found suitable queue(s)");
+    assert_eq!(
+        c.ok("qalter -w p WAIT"),
+        "verification: found suitable queue(s)"
+    );
 }

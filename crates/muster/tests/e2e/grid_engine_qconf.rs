@@ -146,7 +146,7 @@ fn queues_are_added_changed_and_deleted() {
         ),
         (
             "qconf -dq nosuch",
-            "cluster queue \"nosuch\" does not exist\n",
+            "denied: cluster queue \"nosuch\" does not exist\n",
         ),
         (
             "qconf -mattr queue shell /bin/csh long.q",

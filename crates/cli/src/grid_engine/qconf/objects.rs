@@ -148,7 +148,8 @@ impl ObjectChange<'_> {
     fn environment(&self) -> Result<LineChange, String> {
         let name = self.value(0);
         let known = |name: &str| self.shown.mapping.rule(name).is_some();
-        let missing = |name: &str| format!("parallel environment \"{name}\" does not exist");
+        let missing =
+            |name: &str| format!("denied: parallel environment \"{name}\" does not exist");
         let text = match self.verb {
             "d" if !known(name) => return Err(missing(name)),
             "d" => return Ok(self.line("pe", PE_LIST, name, None, false)),
@@ -367,7 +368,7 @@ impl ObjectChange<'_> {
     }
 
     fn rule(&self, name: &str, value: &str) -> Result<LineChange, String> {
-        let missing = || format!("parallel environment \"{name}\" does not exist");
+        let missing = || format!("denied: parallel environment \"{name}\" does not exist");
         self.shown.mapping.rule(name).ok_or_else(missing)?;
         let rule = AllocationRule::parse(value);
         let rule = rule.ok_or_else(|| format!("allocation_rule \"{value}\" is not valid"))?;

@@ -397,7 +397,7 @@ impl<'a> QueueChanges<'a> {
                 "denied: \"{queue}\": hosts of a queue have no values of their own"
             ));
         }
-        let missing = || format!("cluster queue \"{queue}\" does not exist");
+        let missing = || format!("denied: cluster queue \"{queue}\" does not exist");
         self.find(queue).ok_or_else(missing)
     }
 
