@@ -1,11 +1,12 @@
 # What lines can call. Each takes away what it made.
 id_in() { grep -oE '70[0-9]{4}' <<<"$1" | head -1; }
 shown() { # JOB: what a job of the line asks for
-  qstat -j "$1" | grep -E '^(job_name|account|cwd|merge|hard|soft|mail_|notify|jobshare|stdout|stderr|stdin|env_list|job_args|script_file|parallel|hard_|soft_|job-array|priority|restart|reserve|binding:|job_type|execution_time|project|context|task_concurrency|shell_list)' | grep -vE '^(env_list: *TERM=NONE|job_args:)' \
-    | sed -E 's/[A-Za-z0-9.-]*:(\/dev\/null)/\1/; s/(,TERM=NONE|TERM=NONE,)//'
+  # Grid Engine adds a variable, and has the host before paths.
+  qstat -j "$1" | sed -E 's/(,TERM=NONE|TERM=NONE,)//; s/[A-Za-z0-9.-]*:(\/dev\/null)/\1/' | grep -vE '^(env_list: *TERM=NONE$|job_args:)' \
+    | grep -E '^(job_name|account|cwd|merge|hard|soft|mail_|notify|jobshare|stdout|stderr|stdin|env_list|script_file|parallel|hard_|soft_|job-array|priority|restart|reserve|binding:|job_type|execution_time|project|context|task_concurrency|shell_list)'
 }
 submit() { # OPTIONS... [COMMAND...]: a held job, and what it asks for
-  local out id status; out=$(qsub -h -o /dev/null -j y "$@" 2>&1); status=$?; echo "$out"; id=
+  local out id status; out=$(qsub -h -o /dev/null -j y "$@" 2>&1); status=$?; echo "$out" | grep .; id=
   [ "$status" != 0 ] || id=$(id_in "$out")
   [ -z "$id" ] || { shown "$id"; qdel "$id" >/dev/null; }
   return "$status"

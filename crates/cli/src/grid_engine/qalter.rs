@@ -397,6 +397,11 @@ fn update(
         }
         "o" | "e" | "i" | "j" => {
             update.stdio = Some(stdio(name, request, job));
+            if name == "j" {
+                let merges = if request.merge { "y" } else { "n" };
+                let mark = (marks::MERGE.to_owned(), merges.to_owned());
+                update.shown.push(mark);
+            }
             match name {
                 "o" => "stdout path list",
                 "e" => "stderr path list",

@@ -225,6 +225,9 @@ fn jobs_are_verified_and_wrong_values_have_the_name_of_the_command() {
             "{command}"
         );
     }
+    assert!(c.ok("qstat -j WAIT").contains("\nmerge:  "));
+    c.ok("qalter -j n WAIT");
+    assert!(!c.ok("qstat -j WAIT").contains("\nmerge:  "));
     c.ok("qrls WAIT; qsub -h -w e -N E -b y true");
     assert!(
         c.ok("qstat -j WAIT")
