@@ -231,6 +231,7 @@ impl Config {
             grace_time_s: partition.grace_time_s,
             preempt_mode: partition.preempt_mode.clone(),
             alternate: partition.alternate.clone(),
+            calendar: None,
             over_time_limit_min: partition.over_time_limit.map(|limit| match limit {
                 DurationLimit::Seconds(seconds) => clamp(seconds / 60),
                 DurationLimit::Unlimited => u32::MAX,

@@ -3,6 +3,8 @@
 
 mod accounting;
 mod ask;
+mod calendar;
+mod calendar_stops;
 mod cancel;
 mod commit;
 mod configure;

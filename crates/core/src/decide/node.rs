@@ -359,7 +359,8 @@ pub(super) fn controllers_prolog(draft: &mut Draft<'_>, launch: JobAttempt, well
     };
     if well {
         draft.change(id, JobChange::Ready);
-        return turns::began(draft, id);
+        turns::began(draft, id);
+        return super::calendar::began(draft, id);
     }
     let how = match job.spec.kind {
         JobKind::Batch => JobEnding::requeue(Reason::JobLaunchFailure, false),

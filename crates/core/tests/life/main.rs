@@ -4,6 +4,7 @@ mod accounts;
 mod accrual;
 mod arrays;
 mod bounded_requests;
+mod calendars;
 mod coordinators;
 mod crontabs;
 mod dependencies;
