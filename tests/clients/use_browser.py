@@ -424,7 +424,8 @@ def reports(browser, axe):
             one.context.close()
         view.open(where)
         document = json.loads(site.command(site.muster, "report", "--by=user", "--every=hour", "--format=json"))
-        rows = view.page.locator("tbody tr")
+        # Beside it are tables of fair shares and of storage.
+        rows = view.page.get_by_role("table", name="Report", exact=True).locator("tbody tr")
         assert rows.count() == len(document["rows"]), (rows.count(), document)
         for kind, begin in (("svg", b"<svg"), ("png", b"\x89PNG")):
             with view.page.expect_download() as saved:
@@ -438,6 +439,7 @@ def reports(browser, axe):
         count = int(link.inner_text())
         link.click()
         view.page.locator("h1", has_text="Jobs that ended").wait_for()
+        rows = view.page.locator("tbody tr")
         assert rows.count() == count, (rows.count(), count)
         view.look(axe, view.page.url.split("#/")[1], "ended-jobs")
         view.page.locator("td a[href^='#/job/']").first.click()
