@@ -427,6 +427,8 @@ def reports(browser, axe):
         # Beside it are tables of fair shares and of storage.
         rows = view.page.get_by_role("table", name="Report", exact=True).locator("tbody tr")
         assert rows.count() == len(document["rows"]), (rows.count(), document)
+        heads = view.page.get_by_role("table", name="Report", exact=True).locator("th").all_inner_texts()
+        assert all(head[0].isupper() or head[0].isdigit() for head in heads) and heads[1].startswith("User"), heads
         for kind, begin in (("svg", b"<svg"), ("png", b"\x89PNG")):
             with view.page.expect_download() as saved:
                 view.page.click(f"#report-{kind}")
