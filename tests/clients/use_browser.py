@@ -424,8 +424,11 @@ def reports(browser, axe):
             one.context.close()
         view.open(where)
         document = json.loads(site.command(site.muster, "report", "--by=user", "--every=hour", "--format=json"))
-        rows = view.page.locator("tbody tr")
+        # Beside it are tables of fair shares and of storage.
+        rows = view.page.get_by_role("table", name="Report", exact=True).locator("tbody tr")
         assert rows.count() == len(document["rows"]), (rows.count(), document)
+        heads = view.page.get_by_role("table", name="Report", exact=True).locator("th").all_inner_texts()
+        assert all(head[0].isupper() or head[0].isdigit() for head in heads) and heads[1].startswith("User"), heads
         for kind, begin in (("svg", b"<svg"), ("png", b"\x89PNG")):
             with view.page.expect_download() as saved:
                 view.page.click(f"#report-{kind}")
@@ -438,6 +441,7 @@ def reports(browser, axe):
         count = int(link.inner_text())
         link.click()
         view.page.locator("h1", has_text="Jobs that ended").wait_for()
+        rows = view.page.locator("tbody tr")
         assert rows.count() == count, (rows.count(), count)
         view.look(axe, view.page.url.split("#/")[1], "ended-jobs")
         view.page.locator("td a[href^='#/job/']").first.click()

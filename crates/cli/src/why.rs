@@ -28,7 +28,8 @@ pub(crate) static SPEC: Spec = Spec {
     notes: "\
 Times come from playing the scheduler's own work through on a copy of the cluster: jobs run as long as is predicted from \
 their owners' earlier jobs, or to their time limits where run times are not predicted, and nobody submits anything. Each \
-change that would start the job sooner was tried in the same way. 'squeue --start' and 'scontrol show job' show the same \
+change that would start the job sooner was tried in the same way. The answer comes within two seconds: what could not be \
+worked out by then is named at its end, and starts that the simulation has not come to are estimates. 'squeue --start' and 'scontrol show job' show the same \
 times, 'sbatch --test-only' tells them before submitting.",
 };
 
@@ -144,12 +145,22 @@ fn text(explanation: &Explanation, ctx: &Ctx) -> String {
     write_by_tasks(&mut out, explanation, ctx);
     write_jobs_ahead(&mut out, explanation, ctx);
     write_sooner(&mut out, explanation, ctx);
+    if !explanation.not_worked_out.is_empty() {
+        out.push_str("Not worked out in the time for an answer:\n");
+        for line in &explanation.not_worked_out {
+            let _ = writeln!(out, "  {line}");
+        }
+    }
     out
 }
 
 fn write_start(out: &mut String, explanation: &Explanation, ctx: &Ctx) {
     let Some(start) = &explanation.start else {
-        out.push_str("Expected start: none; nothing that is foreseen starts it\n");
+        let is_known = explanation.not_worked_out.is_empty();
+        out.push_str(match is_known {
+            true => "Expected start: none; nothing that is foreseen starts it\n",
+            false => "Expected start: not worked out\n",
+        });
         return;
     };
     let _ = writeln!(out, "Expected start: {}", when(start, explanation.now, ctx));
@@ -331,6 +342,7 @@ pub(crate) fn document(explanation: &Explanation) -> Value {
         "by_tasks": explanation.by_tasks.iter()
             .map(|own| json!({"tasks": own.tasks, "start": own.start.as_ref().map(start)}))
             .collect::<Vec<Value>>(),
+        "not_worked_out": explanation.not_worked_out,
         "now": explanation.now.unix_s(),
     })
 }
@@ -445,6 +457,32 @@ Ahead of it on those nodes (3):
         let document = document(&explanation);
         assert_eq!(document["by_tasks"][0]["start"]["nodes"], "n[1-2]");
         assert_eq!(document["by_tasks"][1]["start"], Value::Null);
+    }
+
+    /// A start that there was no time for was said never to come.
+    #[test]
+    fn parts_without_time_are_named() {
+        let ctx = Ctx::bare("cluster", TimeZone::UTC);
+        let explanation = Explanation {
+            ahead: vec![],
+            start: None,
+            sooner: vec![],
+            tried: 0,
+            not_worked_out: vec!["Its start and the jobs ahead of it.".into()],
+            ..explanation()
+        };
+        let text = text(&explanation, &ctx);
+        let end = "\
+Expected start: not worked out
+Not worked out in the time for an answer:
+  Its start and the jobs ahead of it.
+";
+        assert!(text.ends_with(end), "{text}");
+        let document = document(&explanation);
+        assert_eq!(
+            document["not_worked_out"][0],
+            "Its start and the jobs ahead of it."
+        );
     }
 
     #[test]

@@ -3,31 +3,31 @@
 //! computed again. Users take turns, and the state is copied when it is somebody's turn.
 //!
 //! Expected starts are worked out in slices, between which others have their turns, for a limited time; starts beyond it are
-//! estimates. A question waits for them for a limited time too, and then gets those that are known.
+//! estimates. A question waits for them for a limited time too, and then gets those that are known. Explanations are worked out in
+//! slices as well, and answered with what is known when their time is over.
 
-use crate::audit::Entry;
+mod bounds;
+mod explaining;
+mod trying;
+
 use crate::clock::now;
-use crate::failure::{self, Panicked, caught};
-use crate::fault;
-use crate::mail::{ForecastResult, ToReplica};
+use crate::failure::{self, caught};
+use crate::forecaster::bounds::{SLICE, WORK_MAX};
+use crate::forecaster::explaining::{EXPLAIN_MAX, KnownStarts, WhyQuestion, WhyRun};
+use crate::forecaster::trying::{TryQuestion, TryRun};
+use crate::mail::{ForecastResult, StateCopy, ToReplica};
 use crate::outbox::Outbox;
 use crate::peer::RequestOrigin;
-use log::error;
 use muster_channel::admission::FairQueue;
-use muster_core::policy::access::privacy::{JobScope, View};
 use muster_core::state::State;
 use muster_journal::Position;
 use muster_model::command::{Identity, Reply};
 use muster_model::ids::JobId;
-use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::spec::JobSpec;
 use muster_model::time::Timestamp;
-use muster_proto::client::{JobFilter, Response, StartsProgress};
-use muster_proto::frame;
-use muster_sched::forecast::{
-    Forecast, ForecastBounds, ForecastRun, would_start, would_start_together,
-};
-use muster_sched::{explain, explain_briefly};
+use muster_proto::client::{JobFilter, StartsProgress};
+use muster_sched::Depth;
+use muster_sched::forecast::{Forecast, ForecastBounds, ForecastRun};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -39,10 +39,6 @@ use tokio::sync::oneshot;
 const SERVES_MS: u64 = 30_000;
 /// Factor by which the thread rests longer than it worked, so that listings in a loop do not keep it busy.
 const REST: u32 = 3;
-/// Time that one turn of a forecast takes; an instant that takes longer ends it.
-const SLICE: Duration = Duration::from_millis(200);
-/// Time of work for one forecast.
-const WORK_MAX: Duration = Duration::from_secs(10);
 /// Time of work after which an intermediate result is published.
 const PUBLISH_EVERY: Duration = Duration::from_secs(1);
 /// Time that a question waits for expected starts.
@@ -65,23 +61,16 @@ const EVERYBODY: u32 = u32::MAX;
 
 /// Something to work out.
 enum ForecastTask {
-    /// Expected starts, of a state of this position or a later one.
-    Starts(Position),
+    /// Expected starts.
+    Starts,
     /// Their next slice.
     MoreStarts(Box<StartsRun>),
-    Why {
-        job: JobId,
-        /// Without what would start it sooner.
-        is_brief: bool,
-        identity: Identity,
-        out: Outbox,
-    },
-    Try(
-        Identity,
-        Vec<JobSpec>,
-        RequestOrigin,
-        oneshot::Sender<Reply>,
-    ),
+    Why(WhyQuestion),
+    /// The next slice of an explanation.
+    MoreWhy(Box<WhyRun>),
+    Try(TryQuestion),
+    /// The next slice of a trial.
+    MoreTry(Box<TryRun>),
 }
 
 /// A forecast of all expected starts under way.
@@ -97,7 +86,7 @@ struct StartsRun {
 impl StartsRun {
     fn result(&self, forecast: Forecast, is_over: bool) -> ForecastResult {
         ForecastResult {
-            forecast,
+            forecast: Arc::new(forecast),
             position: self.position,
             at: self.at,
             took: self.took,
@@ -196,7 +185,8 @@ impl Forecaster {
 
     /// Expected starts as they were worked out last.
     pub(crate) fn starts(&self) -> Option<&Forecast> {
-        self.latest.as_ref().map(|latest| &latest.result.forecast)
+        let latest = self.latest.as_ref()?;
+        Some(&latest.result.forecast)
     }
 
     /// Their progress.
@@ -232,7 +222,7 @@ impl Forecaster {
                 return Some(asked);
             }
         }
-        self.begin(position);
+        self.begin();
         if self
             .latest
             .as_ref()
@@ -248,20 +238,16 @@ impl Forecaster {
         None
     }
 
-    fn begin(&mut self, position: Position) {
+    fn begin(&mut self) {
         if !self.in_progress {
             self.in_progress = true;
-            self.tasks.push(EVERYBODY, ForecastTask::Starts(position));
+            self.tasks.push(EVERYBODY, ForecastTask::Starts);
         }
     }
 
     /// A forecast has arrived, or a part of it. Returns the questions that it can answer; a client that has read a later
     /// position waits for the next. A part replaces no result that was over.
-    pub(crate) fn received(
-        &mut self,
-        position: Position,
-        foreseen: ForecastResult,
-    ) -> Vec<ForecastQuery> {
+    pub(crate) fn received(&mut self, foreseen: ForecastResult) -> Vec<ForecastQuery> {
         let (known, is_over) = (foreseen.position, foreseen.is_over);
         let replaces = |latest: &LatestForecast| is_over || !latest.result.is_over;
         if self.latest.as_ref().is_none_or(replaces) {
@@ -280,7 +266,7 @@ impl Forecaster {
             .partition(|query| query.position <= known);
         self.waiting = later.into();
         if !self.waiting.is_empty() {
-            self.begin(position);
+            self.begin();
         }
         answered.into_iter().map(|query| query.asked).collect()
     }
@@ -304,15 +290,32 @@ impl Forecaster {
     }
 
     /// Why a job waits, if it is in the scope of the user who asks; without what would start it sooner if that is not asked for.
-    pub(crate) fn explain(&self, identity: Identity, job: JobId, is_brief: bool, out: Outbox) {
-        let uid = identity.uid;
-        let task = ForecastTask::Why {
+    pub(crate) fn explain(
+        &self,
+        identity: Identity,
+        job: JobId,
+        depth: Depth,
+        out: Outbox,
+        time: Instant,
+    ) {
+        let known = self
+            .latest
+            .as_ref()
+            .map(|LatestForecast { result, .. }| KnownStarts {
+                forecast: Arc::clone(&result.forecast),
+                position: result.position,
+                is_current: result.is_over && now().since_ms(result.at) < SERVES_MS,
+            });
+        let question = WhyQuestion {
             job,
-            is_brief,
-            identity,
+            depth,
             out,
+            due: time + EXPLAIN_MAX,
+            known,
+            identity,
         };
-        self.tasks.push(uid, task);
+        self.tasks
+            .push(question.identity.uid, ForecastTask::Why(question));
     }
 
     /// When a job would start, or the components of a heterogeneous one.
@@ -323,15 +326,19 @@ impl Forecaster {
         place: RequestOrigin,
         reply: oneshot::Sender<Reply>,
     ) {
-        self.tasks.push(
-            identity.uid,
-            ForecastTask::Try(identity, specs, place, reply),
-        );
+        let question = TryQuestion {
+            identity,
+            specs,
+            place,
+            reply,
+        };
+        self.tasks
+            .push(question.identity.uid, ForecastTask::Try(question));
     }
 }
 
 /// A copy of the replica's state as it is now; absent once that has stopped.
-fn copied(to_replica: &Sender<ToReplica>) -> Option<Box<State>> {
+fn copied(to_replica: &Sender<ToReplica>) -> Option<StateCopy> {
     let (answer, copy) = channel();
     to_replica.send(ToReplica::Copy { answer }).ok()?;
     copy.recv().ok()
@@ -353,13 +360,13 @@ fn work(tasks: &Tasks, to_replica: &Sender<ToReplica>) {
 /// Performs a task, or a slice of it. None once the replica has stopped.
 fn perform(task: ForecastTask, tasks: &Tasks, to_replica: &Sender<ToReplica>) -> Option<()> {
     match task {
-        ForecastTask::Starts(position) => {
-            let state = copied(to_replica)?;
+        ForecastTask::Starts => {
+            let StateCopy { state, position } = copied(to_replica)?;
             let (begun, at) = (Instant::now(), now());
             let begin = || ForecastRun::new(*state, at, ForecastBounds::default());
             let Ok(run) = caught(begin) else {
                 let result = ForecastResult {
-                    forecast: Forecast::default(),
+                    forecast: Arc::default(),
                     position,
                     at,
                     took: begun.elapsed(),
@@ -377,25 +384,40 @@ fn perform(task: ForecastTask, tasks: &Tasks, to_replica: &Sender<ToReplica>) ->
             advance(Box::new(run), tasks, to_replica)
         }
         ForecastTask::MoreStarts(run) => advance(run, tasks, to_replica),
-        ForecastTask::Why {
-            job,
-            is_brief,
-            identity,
-            out,
-        } => {
-            let state = copied(to_replica)?;
-            explain_job(&state, job, is_brief, &identity, &out);
+        ForecastTask::Why(question) => {
+            let StateCopy { state, position } = copied(to_replica)?;
+            queue_explanation(explaining::begin(question, state, position), tasks);
             Some(())
         }
-        ForecastTask::Try(identity, specs, place, reply) => {
-            let state = copied(to_replica)?;
-            let answer = tried(&state, &identity, &specs);
-            if let Some(first) = specs.first() {
-                Entry::of_trial(&state, &identity, first, place).replied(&answer);
-            }
-            let _ = reply.send(answer);
+        ForecastTask::MoreWhy(run) => {
+            queue_explanation(explaining::advance(run), tasks);
             Some(())
         }
+        ForecastTask::Try(question) => {
+            let StateCopy { state, .. } = copied(to_replica)?;
+            queue_trial(trying::begin(question, state), tasks);
+            Some(())
+        }
+        ForecastTask::MoreTry(run) => {
+            queue_trial(trying::advance(run), tasks);
+            Some(())
+        }
+    }
+}
+
+/// Queues the next slice of an explanation, if it is not answered.
+fn queue_explanation(run: Option<Box<WhyRun>>, tasks: &Tasks) {
+    if let Some(run) = run {
+        let uid = run.uid();
+        tasks.locked().put_back(uid, ForecastTask::MoreWhy(run));
+    }
+}
+
+/// Queues the next slice of a trial, if it is not answered.
+fn queue_trial(run: Option<Box<TryRun>>, tasks: &Tasks) {
+    if let Some(run) = run {
+        let uid = run.uid();
+        tasks.locked().put_back(uid, ForecastTask::MoreTry(run));
     }
 }
 
@@ -434,51 +456,6 @@ fn publish(to_replica: &Sender<ToReplica>, result: ForecastResult) -> Option<()>
     sent.ok()
 }
 
-fn explain_job(state: &State, job: JobId, is_brief: bool, identity: &Identity, out: &Outbox) {
-    let scope = JobScope::of(state, identity);
-    let shown = Some(job).filter(|id| scope.shows(state, *id));
-    let explain = match is_brief {
-        true => explain_briefly,
-        false => explain,
-    };
-    let explained = caught(|| explain(state, shown?, now(), &View::of(state, identity)));
-    let response = match explained {
-        Ok(Some(explanation)) => Response::Why(Box::new(explanation)),
-        Err(_) => Response::Refused(fault_refusal()),
-        Ok(None) => Response::Refused(RefusalCode::InvalidJobId.into()),
-    };
-    let _ = out.send(frame::encode(&response));
-}
-
-fn tried(state: &State, identity: &Identity, specs: &[JobSpec]) -> Reply {
-    let tried = caught(|| match specs {
-        [spec] => {
-            fault::on_spec("forecast", spec);
-            would_start(state, identity, spec, now())
-        }
-        components => would_start_together(state, identity, components, now()),
-    });
-    if let Err(Panicked(why)) = &tried {
-        let (user, uid) = (&identity.user, identity.uid);
-        error!("a trial of user {user} (uid {uid}) is refused: {why}");
-    }
-    match tried.unwrap_or_else(|_| Err(fault_refusal())) {
-        Ok((id, start)) => Reply::WouldStart {
-            at: start.at,
-            cpus: start.cpus,
-            nodes: start.nodes,
-            partition: start.partition,
-            id,
-        },
-        Err(refusal) => Reply::Refused(refusal),
-    }
-}
-
-fn fault_refusal() -> Refusal {
-    let detail = "the request met a fault in the controller; see the log of slurmctld";
-    Refusal::new(RefusalCode::InvalidValue, detail)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -507,7 +484,7 @@ mod tests {
             ..Forecast::default()
         };
         ForecastResult {
-            forecast,
+            forecast: Arc::new(forecast),
             position,
             at: now(),
             took,
@@ -535,20 +512,20 @@ mod tests {
         assert!(forecaster.ask(&state, 5, question(), time).is_none());
         let part = result(5, Duration::from_millis(1500), false);
         assert!(
-            forecaster.received(5, part).is_empty(),
+            forecaster.received(part).is_empty(),
             "a part answers nobody"
         );
         assert!(forecaster.ask(&state, 6, question(), time).is_some());
         let whole = result(5, Duration::from_secs(5), true);
-        assert_eq!(forecaster.received(6, whole).len(), 1);
+        assert_eq!(forecaster.received(whole).len(), 1);
         assert!(!forecaster.progress().in_progress);
         // A part of a later forecast does not replace a whole one.
         let later = Instant::now() + Duration::from_secs(60);
         assert!(forecaster.ask(&state, 7, question(), later).is_some());
         assert!(forecaster.progress().in_progress);
-        forecaster.received(7, result(7, Duration::from_secs(1), false));
+        forecaster.received(result(7, Duration::from_secs(1), false));
         assert_eq!(forecaster.progress().simulated, 5);
-        forecaster.received(7, result(7, Duration::from_secs(2), true));
+        forecaster.received(result(7, Duration::from_secs(2), true));
         assert_eq!(forecaster.progress().simulated, 7);
     }
 

@@ -172,9 +172,16 @@ pub enum ToLink {
 /// A question that is answered from the state at once.
 pub type StateQuery = Box<dyn FnOnce(&State) + Send>;
 
+/// A copy of the replica's state.
+pub struct StateCopy {
+    pub(crate) state: Box<State>,
+    /// Position of the last event that it knows.
+    pub(crate) position: Position,
+}
+
 /// A forecast.
 pub struct ForecastResult {
-    pub(crate) forecast: Forecast,
+    pub(crate) forecast: Arc<Forecast>,
     /// Position of the last event that it knows.
     pub(crate) position: Position,
     pub(crate) at: Timestamp,
@@ -273,7 +280,7 @@ pub enum ToReplica {
     /// The writer wants a copy of the state as of the last batch.
     Copy {
         /// Where it goes.
-        answer: std::sync::mpsc::Sender<Box<State>>,
+        answer: std::sync::mpsc::Sender<StateCopy>,
     },
     /// The text of `scontrol show config`.
     Config(Box<muster_proto::client::ConfigAnswer>),

@@ -11,7 +11,7 @@ use crate::changes::Changes;
 use crate::failure::{Panicked, caught};
 use crate::forecaster::{ForecastQuery, Forecaster};
 use crate::keys::Keys;
-use crate::mail::ToReplica;
+use crate::mail::{StateCopy, ToReplica};
 use crate::outbox::{Outbox, OutboxError};
 use crate::programs::Programs;
 use crate::snapshots::Snapshots;
@@ -36,6 +36,7 @@ use muster_model::rights::{self, AccessRequest};
 use muster_model::time::Timestamp;
 use muster_proto::client::{ConfigAnswer, JobFilter, Query, Response};
 use muster_proto::frame;
+use muster_sched::Depth;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -208,7 +209,10 @@ impl Replica {
                 drop(counted);
                 self.write_snapshot_if_due();
             }
-            ToReplica::Copy { answer } => drop(answer.send(Box::new(self.state.clone()))),
+            ToReplica::Copy { answer } => drop(answer.send(StateCopy {
+                state: Box::new(self.state.clone()),
+                position: self.position,
+            })),
             ToReplica::Stop => return Ok(ControlFlow::Break(())),
             // The rest reads the state and changes nothing but who waits for what: a panic loses that one request.
             request => {
@@ -244,7 +248,7 @@ impl Replica {
                 self.forecaster.try_job(identity, specs, place, reply);
             }
             ToReplica::ForecastResult(foreseen) => {
-                let answered = self.forecaster.received(self.position, *foreseen);
+                let answered = self.forecaster.received(*foreseen);
                 self.queue_forecast_queries(answered);
             }
             ToReplica::WaitStarted {
@@ -363,8 +367,13 @@ impl Replica {
                 self.list(identity, query, filter, out);
             }
             Query::Why { job, is_brief } => {
+                let depth = match is_brief {
+                    true => Depth::Brief,
+                    false => Depth::WithChanges,
+                };
+                let (identity, out) = (identity.clone(), out.clone());
                 self.forecaster
-                    .explain(identity.clone(), *job, *is_brief, out.clone());
+                    .explain(identity, *job, depth, out, Instant::now());
             }
             Query::Cluster => drop(answer::cluster(&self.state, identity, &mut send_part)),
             Query::Partitions => {

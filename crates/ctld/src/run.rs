@@ -446,7 +446,7 @@ fn copy_of_replica(replica: Sender<ToReplica>) -> Rebuild {
     Box::new(move || {
         let (answer, copied) = channel();
         replica.send(ToReplica::Copy { answer }).ok()?;
-        copied.recv().ok().map(|state| *state)
+        copied.recv().ok().map(|copy| *copy.state)
     })
 }
 

@@ -211,6 +211,7 @@ function explanationOf(why) {
       { title: "Until", value: (a) => a.until ?? 0, show: (a) => minute(a.until) },
     ], { column: 5, down: false })],
     why.sooner.length > 0 && [el("h2", {}, "What would start it sooner"), el("ul", { class: "plain" }, why.sooner.map((s) => el("li", {}, el("code", {}, s.change), ` ${s.words}: ${time(s.start.time)}`)))],
+    why.not_worked_out.length > 0 && [el("h2", {}, "Not worked out in the time for an answer"), el("ul", { class: "plain" }, why.not_worked_out.map((line) => el("li", {}, line)))],
   ].flat(3).filter((part) => part instanceof Node);
 }
 

@@ -40,6 +40,8 @@ function within(every, label) {
   return { starttime: `${label}-01`, endtime: month === 12 ? `${year + 1}-01-01` : `${year}-${two(month + 1)}-01` };
 }
 
+const titled = (word) => word[0].toUpperCase() + word.slice(1);
+
 export async function reports(words) {
   const asked = Object.fromEntries(new URLSearchParams(words ?? ""));
   const by = dimensions[asked.by] ? asked.by : "user";
@@ -56,9 +58,9 @@ export async function reports(words) {
   const [option, next] = dimensions[by];
   const keys = [];
   if (asked.every) {
-    keys.push({ title: asked.every, value: (row) => row[asked.every], show: (row) => el("a", { href: link({ every: finer[asked.every], ...within(asked.every, row[asked.every]) }) }, row[asked.every].slice(0, 16).replace("T", " ")) });
+    keys.push({ title: titled(asked.every), value: (row) => row[asked.every], show: (row) => el("a", { href: link({ every: finer[asked.every], ...within(asked.every, row[asked.every]) }) }, row[asked.every].slice(0, 16).replace("T", " ")) });
   }
-  keys.push({ title: by, value: (row) => row[by], show: (row) => (option ? el("a", { href: link({ by: next, [option]: row[by] }) }, row[by] || "(none)") : row[by]) });
+  keys.push({ title: titled(by), value: (row) => row[by], show: (row) => (option ? el("a", { href: link({ by: next, [option]: row[by] }) }, row[by] || "(none)") : row[by]) });
   const filled = (name) => !RARE.includes(name) || found.rows.some((row) => row[name]);
   const jobsOf = (row) => {
     const period = asked.every ? within(asked.every, row[asked.every]) : {};

@@ -77,7 +77,7 @@ pub fn forecast(state: &State, now: Timestamp, bounds: ForecastBounds) -> Foreca
     }
 }
 
-/// A forecast in slices: the caller decides after each instant whether to continue, and may publish intermediate results.
+/// A forecast in slices: the caller decides after each turn of the scheduler whether to continue, and may publish intermediate results.
 pub struct ForecastRun {
     play: Play,
     is_over: bool,
@@ -92,7 +92,7 @@ impl ForecastRun {
         }
     }
 
-    /// Simulates one more instant. Returns whether the simulation is over.
+    /// Simulates one more turn of the scheduler. Returns whether the simulation is over.
     pub fn advance(&mut self) -> bool {
         self.is_over = self.is_over || self.play.step();
         self.is_over
@@ -120,37 +120,100 @@ pub fn would_start(
     spec: &JobSpec,
     now: Timestamp,
 ) -> Result<(JobId, ExpectedStart), Refusal> {
-    let mut play = Play::new(state.clone(), now, ForecastBounds::default());
-    // Only the existence of script and environment matters, not their contents.
-    let script = spec.script.map(|id| (id, b"#!/bin/sh\n".to_vec().into()));
-    let context = spec
-        .context
-        .map(|id| (id, ExecContext::default().encoded().into()));
-    let submit = UserCommand::Submit {
-        spec: Box::new(spec.clone()),
-        blobs: script.into_iter().chain(context).collect(),
-        test_only: false,
-    };
-    play.turn = Turn::default();
-    let command = Command::User(identity.clone(), submit);
-    play.engine.decide(0, &command, now, &mut play.turn);
-    let id = match play.turn.replies.pop() {
-        Some((_, Reply::Submitted { id, .. })) => id,
-        Some((_, Reply::Refused(refusal))) => return Err(refusal),
-        _ => return Err(RefusalCode::NodeConfigUnavailable.into()),
-    };
-    play.bounds.job = Some(id);
-    play.run();
-    let simulated = play.forecast.starts.remove(&id);
-    let estimate = || play.estimates().remove(&id);
-    if let Some(start) = simulated.or_else(estimate) {
-        return Ok((id, start));
+    let mut trial = SubmitTrial::new(state, identity, spec, now)?;
+    loop {
+        while !trial.advance() {}
+        match trial.finish(state) {
+            TrialEnd::Answer(answer) => return answer,
+            TrialEnd::Again(next) => trial = *next,
+        }
     }
-    let ended = play.engine.state();
-    match within_time_limit(ended, id, spec) {
-        // As Slurm answers: the job is accepted, and this limit may change before it could start.
-        Some(spec) => would_start(state, identity, &spec, now),
-        None => Err(never(ended, id, play.now, &View::of(ended, identity))),
+}
+
+/// A trial of a job that is not submitted, in slices: the caller decides after each turn of the scheduler whether to continue.
+pub struct SubmitTrial {
+    play: Play,
+    identity: Identity,
+    spec: JobSpec,
+    /// The number that the job has in the simulation.
+    id: JobId,
+    /// When the trial began.
+    at: Timestamp,
+}
+
+/// What a trial comes to.
+pub enum TrialEnd {
+    /// When and where the job would start, or the reason why it would be refused or never start.
+    Answer(Result<(JobId, ExpectedStart), Refusal>),
+    /// Only a time limit keeps it from starting: another trial, with the highest limit that there is.
+    Again(Box<SubmitTrial>),
+}
+
+impl SubmitTrial {
+    /// Begins a trial of a job that is submitted now behind all waiting jobs.
+    ///
+    /// # Errors
+    /// The reason why the job would be refused.
+    pub fn new(
+        state: &State,
+        identity: &Identity,
+        spec: &JobSpec,
+        now: Timestamp,
+    ) -> Result<SubmitTrial, Refusal> {
+        let mut play = Play::new(state.clone(), now, ForecastBounds::default());
+        // Only the existence of script and environment matters, not their contents.
+        let script = spec.script.map(|id| (id, b"#!/bin/sh\n".to_vec().into()));
+        let context = spec
+            .context
+            .map(|id| (id, ExecContext::default().encoded().into()));
+        let submit = UserCommand::Submit {
+            spec: Box::new(spec.clone()),
+            blobs: script.into_iter().chain(context).collect(),
+            test_only: false,
+        };
+        play.turn = Turn::default();
+        let command = Command::User(identity.clone(), submit);
+        play.engine.decide(0, &command, now, &mut play.turn);
+        let id = match play.turn.replies.pop() {
+            Some((_, Reply::Submitted { id, .. })) => id,
+            Some((_, Reply::Refused(refusal))) => return Err(refusal),
+            _ => return Err(RefusalCode::NodeConfigUnavailable.into()),
+        };
+        play.bounds.job = Some(id);
+        Ok(SubmitTrial {
+            play,
+            identity: identity.clone(),
+            spec: spec.clone(),
+            id,
+            at: now,
+        })
+    }
+
+    /// Simulates one more turn of the scheduler. Returns whether the simulation is over.
+    pub fn advance(&mut self) -> bool {
+        self.play.step()
+    }
+
+    /// The answer, an estimate if the simulation is not over; `state` is the one that the trial began with.
+    pub fn finish(mut self, state: &State) -> TrialEnd {
+        let (id, play) = (self.id, &mut self.play);
+        let simulated = play.forecast.starts.remove(&id);
+        let estimate = || play.estimates().remove(&id);
+        if let Some(start) = simulated.or_else(estimate) {
+            return TrialEnd::Answer(Ok((id, start)));
+        }
+        let ended = play.engine.state();
+        match within_time_limit(ended, id, &self.spec) {
+            // As Slurm answers: the job is accepted, and this limit may change before it could start.
+            Some(spec) => match SubmitTrial::new(state, &self.identity, &spec, self.at) {
+                Ok(next) => TrialEnd::Again(Box::new(next)),
+                Err(refusal) => TrialEnd::Answer(Err(refusal)),
+            },
+            None => {
+                let view = View::of(ended, &self.identity);
+                TrialEnd::Answer(Err(never(ended, id, play.now, &view)))
+            }
+        }
     }
 }
 
@@ -265,7 +328,8 @@ pub(crate) fn end_of(
     Some(end.unwrap_or_else(endless).max(now))
 }
 
-struct Play {
+/// A simulation of the scheduler's own work on a copy of the state.
+pub(crate) struct Play {
     engine: Engine,
     now: Timestamp,
     bounds: ForecastBounds,
@@ -274,13 +338,15 @@ struct Play {
     /// Jobs that were waiting at the beginning and have not started.
     waiting: BTreeSet<JobId>,
     turn: Turn,
-    forecast: Forecast,
+    pub(crate) forecast: Forecast,
+    /// The scheduler has not looked at everything that fits at this time.
+    is_within_instant: bool,
     /// Nothing else happens: a job that has not started does not start.
-    is_complete: bool,
+    pub(crate) is_complete: bool,
 }
 
 impl Play {
-    fn new(state: State, now: Timestamp, bounds: ForecastBounds) -> Play {
+    pub(crate) fn new(state: State, now: Timestamp, bounds: ForecastBounds) -> Play {
         let planned = PlannedEnds::new(&state);
         let end = |id: &JobId| Some((end_of(&state, &planned, *id, now)?, *id));
         Play {
@@ -294,18 +360,25 @@ impl Play {
             now,
             bounds,
             turn: Turn::default(),
+            is_within_instant: false,
             is_complete: false,
         }
     }
 
-    fn run(&mut self) {
-        while !self.step() {}
-    }
-
-    /// Simulates one instant and goes on to the next. Returns whether the simulation is over.
-    fn step(&mut self) -> bool {
-        self.forecast.cost += 1;
-        self.instant();
+    /// Simulates one turn of the scheduler; after the last one of an instant, goes on to the next. Returns whether the simulation
+    /// is over.
+    pub(crate) fn step(&mut self) -> bool {
+        if !self.is_within_instant {
+            self.forecast.cost += 1;
+            self.begin_instant();
+        }
+        self.turn = Turn::default();
+        self.engine.schedule(self.now, &mut self.turn);
+        let started = self.follow();
+        self.is_within_instant = started || self.turn.more;
+        if self.is_within_instant {
+            return false;
+        }
         let done = match self.bounds.job {
             Some(job) => self.forecast.starts.contains_key(&job),
             None => self.waiting.is_empty(),
@@ -326,8 +399,8 @@ impl Play {
         self.is_complete
     }
 
-    /// Applies everything that happens at this time.
-    fn instant(&mut self) {
+    /// Applies what happens at this time before the scheduler's turns.
+    fn begin_instant(&mut self) {
         while let Some(&(at, id)) = self.ends.first()
             && at <= self.now
         {
@@ -340,14 +413,6 @@ impl Play {
             self.decide(&Command::AssumeEnded { job: id });
         }
         self.decide(&Command::Tick { accounted: true });
-        loop {
-            self.turn = Turn::default();
-            self.engine.schedule(self.now, &mut self.turn);
-            let started = self.follow();
-            if !started && !self.turn.more {
-                break;
-            }
-        }
     }
 
     fn decide(&mut self, command: &Command) {
@@ -436,7 +501,7 @@ impl Play {
 
     /// Estimated starts of jobs that were not simulated: at the earliest when the work ahead of
     /// them is done.
-    fn estimates(&self) -> BTreeMap<JobId, ExpectedStart> {
+    pub(crate) fn estimates(&self) -> BTreeMap<JobId, ExpectedStart> {
         if self.is_complete {
             return BTreeMap::new();
         }

@@ -3,18 +3,18 @@
 //! own forecast.
 
 mod changes;
+pub(crate) mod run;
 mod task_numbers;
 
 use crate::demand::licenses::asked;
-use crate::forecast::{Forecast, ForecastBounds, forecast, with_change};
+use crate::forecast::Forecast;
 use crate::order::QueueOrder;
-use changes::changes;
 use muster_core::policy::access::privacy::View;
 use muster_core::state::{Scale, State};
 use muster_model::account_limits::Scope;
 use muster_model::calendar::CalendarState;
 use muster_model::config::PartitionConfig;
-use muster_model::explain::{EarlierStart, ExpectedStart, ExpectedTime, Explanation, JobAhead};
+use muster_model::explain::{ExpectedTime, JobAhead};
 use muster_model::hostlist;
 use muster_model::ids::JobId;
 use muster_model::job::{Job, JobState, Phase, Reason};
@@ -27,64 +27,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Number of jobs ahead that are listed.
 const AHEAD_MAX: usize = 10;
-/// Number of changes that are tried.
-const CHANGES_MAX: usize = 24;
-/// Number of instants that all forecasts of changes together may simulate.
-const INSTANTS_MAX: usize = 60_000;
-/// A change that gains less than this is not reported, milliseconds.
-const GAIN_MS: u64 = 30_000;
-
-/// Explains why a job waits, and what would start it sooner, limited to what the user may see; `None` if there is no such job.
-pub fn explain(state: &State, id: JobId, now: Timestamp, view: &View<'_>) -> Option<Explanation> {
-    let mut explanation = explain_briefly(state, id, now, view)?;
-    if explanation.waits {
-        let job = state.jobs.get(&id)?;
-        (explanation.sooner, explanation.tried) =
-            sooner(state, job, explanation.start.as_ref(), now);
-    }
-    Some(explanation)
-}
-
-/// Explains why a job waits without what would start it sooner, which takes a forecast for each change that is tried.
-pub fn explain_briefly(
-    state: &State,
-    id: JobId,
-    now: Timestamp,
-    view: &View<'_>,
-) -> Option<Explanation> {
-    let job = state.jobs.get(&id)?;
-    let mut explanation = Explanation {
-        job: id,
-        reason: job.reason,
-        waits: job.state == JobState::Pending,
-        now,
-        ..Explanation::default()
-    };
-    if !explanation.waits {
-        explanation.waits_for = vec![state_text(state, job, view)];
-        return Some(explanation);
-    }
-    let found = forecast(
-        state,
-        now,
-        ForecastBounds {
-            job: Some(id),
-            ..ForecastBounds::default()
-        },
-    );
-    explanation.predicted = found.predicted;
-    explanation.start = found.starts.get(&id).cloned();
-    explanation.waits_for = waits_for(state, job, now, view);
-    explanation.times = times(state, job, now, view);
-    if let Some(range) = &job.spec.ask.task_range {
-        explanation.task_range = range.text();
-        explanation.by_tasks = task_numbers::starts(state, job, range, now);
-    }
-    (explanation.ahead, explanation.ahead_count) = ahead(state, job, &found);
-    // Other jobs are counted, not listed.
-    explanation.ahead.retain(|ahead| view.sees_job(ahead.job));
-    Some(explanation)
-}
 
 /// The state of a job that is not pending, as a sentence.
 fn state_text(state: &State, job: &Job, view: &View<'_>) -> String {
@@ -675,47 +617,4 @@ fn ahead(state: &State, job: &Job, found: &Forecast) -> (Vec<JobAhead>, u32) {
     waiting.truncate(AHEAD_MAX);
     running.append(&mut waiting);
     (running, count)
-}
-
-/// Changes that would start the job sooner, the soonest first; and the number of changes tried.
-fn sooner(
-    state: &State,
-    job: &Job,
-    base: Option<&ExpectedStart>,
-    now: Timestamp,
-) -> (Vec<EarlierStart>, u32) {
-    let (mut found, mut tried, mut cost): (Vec<(u32, EarlierStart)>, u32, usize) =
-        Default::default();
-    if base.is_some_and(|base| base.at <= now) || job.priority == 0 {
-        return (Vec::new(), 0);
-    }
-    for change in changes(state, job, now).into_iter().take(CHANGES_MAX) {
-        let best_of_kind = found.iter().filter(|(kind, _)| *kind == change.kind);
-        let best = best_of_kind.map(|(_, s)| s.start.at).min();
-        let until = best.or(base.map(|base| base.at));
-        let until = until.map(|at| Timestamp(at.0.saturating_sub(GAIN_MS as i64)));
-        if cost >= INSTANTS_MAX || until.is_some_and(|until| until < now) {
-            continue;
-        }
-        tried += 1;
-        let changed = with_change(state, job.id, change.spec, change.limit);
-        let bounds = ForecastBounds {
-            job: Some(job.id),
-            until,
-            ..ForecastBounds::default()
-        };
-        let mut outcome = forecast(&changed, now, bounds);
-        cost += outcome.cost;
-        if let Some(start) = outcome.starts.remove(&job.id) {
-            let sooner = EarlierStart {
-                change: change.option,
-                words: change.words,
-                start,
-            };
-            found.push((change.kind, sooner));
-        }
-    }
-    let mut found: Vec<EarlierStart> = found.into_iter().map(|(_, sooner)| sooner).collect();
-    found.sort_by_key(|sooner| sooner.start.at);
-    (found, tried)
 }

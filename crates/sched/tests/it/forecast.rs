@@ -15,7 +15,7 @@ use muster_model::task_range::TaskRange;
 use muster_model::time::{TimeLimit, Timestamp};
 use muster_model::topology::SwitchAsk;
 use muster_sched::forecast::{ForecastBounds, ForecastRun, forecast, would_start};
-use muster_sched::{explain, explain_briefly};
+use muster_sched::{Depth, ExplainRun, explain, explain_briefly};
 
 /// Minutes from now until a job is expected to start, and where.
 fn foretold(world: &World, id: JobId) -> Option<(u64, String)> {
@@ -229,6 +229,84 @@ fn who_waits_for_the_same_time_is_listed_in_the_order_of_the_queue() {
     assert_eq!(answer.ahead_count, 12);
 }
 
+/// Operations of an explanation until it is over, or `most`; and the explanation.
+fn worked_out(world: &World, mut run: ExplainRun, most: usize) -> (usize, ExplainRun) {
+    let view = View::all(&world.state);
+    let mut operations = 0;
+    while operations < most && !run.advance(&world.state, &view) {
+        operations += 1;
+    }
+    (operations, run)
+}
+
+/// All trials were made before anybody was answered: more than a minute where 5,000 jobs waited.
+#[test]
+fn an_explanation_ends_when_it_must_and_says_what_is_missing() {
+    const JOBS: u32 = 300;
+    let mut world = World::simple(1, 1);
+    let mut last = JobId(0);
+    for _ in 0..JOBS {
+        last = world.submit(job(1, 60));
+    }
+    assert_eq!(world.pass().len(), 1);
+    let view = View::all(&world.state);
+    let begin = || ExplainRun::new(&world.state, last, world.now, &view, Depth::WithChanges);
+    let finish = |run: ExplainRun, earlier| run.finish(&world.state, &view, earlier);
+    let (all, run) = worked_out(&world, begin().unwrap(), usize::MAX);
+    let whole = finish(run, None);
+    assert_eq!(whole, why(&world, last));
+    assert_eq!(whole.not_worked_out, Vec::<String>::new());
+    assert!(all > 4 * JOBS as usize, "{all} operations");
+
+    // A few operations, and an estimate.
+    let (_, run) = worked_out(&world, begin().unwrap(), 20);
+    let part = finish(run, None);
+    let start = part.start.clone().unwrap();
+    assert!(start.estimate && start.at > world.now.plus_s(200 * 3600));
+    assert_eq!((part.tried, part.ahead_count), (0, 0));
+    let missing = [
+        "Its start is an estimate; the jobs ahead are unknown.",
+        "Changes that would start it sooner.",
+    ];
+    assert_eq!(part.not_worked_out, missing);
+    assert_eq!(part.waits_for, whole.waits_for);
+
+    // None at all: what was known before, or nothing.
+    let nothing = finish(begin().unwrap(), None);
+    assert_eq!((nothing.start, nothing.not_worked_out.len()), (None, 2));
+    let known = forecast(&world.state, world.now, ForecastBounds::default());
+    let earlier = finish(begin().unwrap(), Some(&known));
+    assert_eq!(
+        (&earlier.start, &earlier.ahead),
+        (&whole.start, &whole.ahead)
+    );
+    assert_eq!(
+        earlier.not_worked_out[0],
+        "Its start and the jobs ahead are those of an earlier state of the queue."
+    );
+
+    // Starts of this very state are not simulated again: the changes are all that is left.
+    let mut run = begin().unwrap();
+    run.take_known(&world.state, &view, &known);
+    let (rest, run) = worked_out(&world, run, usize::MAX);
+    assert_eq!(finish(run, None), whole);
+    assert!(all - rest > JOBS as usize, "{rest} of {all} operations");
+
+    // The time ends between two changes.
+    let mut run = begin().unwrap();
+    run.take_known(&world.state, &view, &known);
+    let (_, run) = worked_out(&world, run, rest / 2);
+    let part = finish(run, None);
+    assert!(part.tried > 0 && part.tried < whole.tried);
+    let more = whole.tried - part.tried;
+    assert_eq!(
+        part.not_worked_out,
+        [format!(
+            "Changes that would start it sooner: {more} more were to be tried."
+        )]
+    );
+}
+
 #[test]
 fn each_number_of_a_range_has_a_start_of_its_own() {
     let mut world = World::simple(1, 4);
@@ -422,7 +500,8 @@ fn a_forecast_in_slices_has_estimates_until_it_is_over() {
     world.pass();
     let bounds = ForecastBounds::default();
     let mut run = ForecastRun::new(world.state.clone(), world.now, bounds);
-    for _ in 0..6 {
+    // Nothing starts now; at each later time one turn starts a job, and the next finds nothing more.
+    for _ in 0..11 {
         assert!(!run.advance());
     }
     let partial = run.so_far();

@@ -1,49 +1,27 @@
 //! When a job with a range of tasks (`qsub -pe NAME 2-8`) would start if it waited for one of the
 //! numbers. The job itself waits for the smallest, and starts with the largest that fits then.
 
-use crate::forecast::{ForecastBounds, forecast, with_change};
+use crate::forecast::with_change;
 use muster_core::state::State;
-use muster_model::explain::TasksStart;
 use muster_model::job::Job;
 use muster_model::task_range::TaskRange;
-use muster_model::time::Timestamp;
 
 /// Number of task numbers that are tried.
 const NUMBERS_MAX: u32 = 5;
-/// Number of instants that all of these forecasts together may simulate.
-const INSTANTS_MAX: usize = 20_000;
 
-/// The starts with the smallest number, the largest, and some between.
-pub(super) fn starts(
-    state: &State,
-    job: &Job,
-    range: &TaskRange,
-    now: Timestamp,
-) -> Vec<TasksStart> {
-    let mut left = INSTANTS_MAX;
-    let mut all = Vec::new();
-    for tasks in numbers(range, capacity(state, job)) {
-        let mut spec = (*job.spec).clone();
-        (spec.ask.ntasks, spec.ask.task_range) = (Some(tasks), None);
-        if let Some(nodes) = range.nodes_of(tasks) {
-            (spec.ask.min_nodes, spec.ask.max_nodes) = (nodes, Some(nodes));
-        }
-        let changed = with_change(state, job.id, spec, job.time_limit);
-        let bounds = ForecastBounds {
-            job: Some(job.id),
-            instants: left,
-            ..ForecastBounds::default()
-        };
-        let mut outcome = forecast(&changed, now, bounds);
-        let start = outcome.starts.remove(&job.id);
-        left = left.saturating_sub(outcome.cost);
-        if start.is_none() && left == 0 {
-            // The forecast was not completed, so nothing is known.
-            break;
-        }
-        all.push(TasksStart { tasks, start });
+/// The numbers that are tried: the smallest, the largest, and some between.
+pub(super) fn tried(state: &State, job: &Job, range: &TaskRange) -> Vec<u32> {
+    numbers(range, capacity(state, job))
+}
+
+/// The state, with the job asking for this number of tasks alone.
+pub(super) fn with_number(state: &State, job: &Job, range: &TaskRange, tasks: u32) -> State {
+    let mut spec = (*job.spec).clone();
+    (spec.ask.ntasks, spec.ask.task_range) = (Some(tasks), None);
+    if let Some(nodes) = range.nodes_of(tasks) {
+        (spec.ask.min_nodes, spec.ask.max_nodes) = (nodes, Some(nodes));
     }
-    all
+    with_change(state, job.id, spec, job.time_limit)
 }
 
 /// Tasks for which the cluster has CPUs.
