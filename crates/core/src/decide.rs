@@ -14,6 +14,7 @@ mod dependency;
 mod draft;
 mod dynamic_nodes;
 mod ending;
+mod expedite;
 mod future_nodes;
 mod het;
 mod hold;

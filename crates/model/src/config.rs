@@ -200,6 +200,10 @@ pub struct ClusterConfig {
     #[n(45)]
     #[cbor(default)]
     pub accounted_licenses: Vec<String>,
+    /// `SlurmctldParameters=enable_expedited_requeue`: jobs may ask for `--requeue=expedite`.
+    #[n(46)]
+    #[cbor(default)]
+    pub expedited_requeue: bool,
 }
 
 impl ClusterConfig {
@@ -265,6 +269,7 @@ impl Default for ClusterConfig {
             sample_s: 0,
             requeue_wait_s: 0,
             accounted_licenses: Vec::new(),
+            expedited_requeue: false,
         }
     }
 }

@@ -10,6 +10,7 @@ mod crontabs;
 mod dependencies;
 mod dynamic_nodes;
 mod ending;
+mod expedite;
 mod fixtures;
 mod future_nodes;
 mod granted_qos;
