@@ -15,6 +15,7 @@ mod draft;
 mod dynamic_nodes;
 mod ending;
 mod expedite;
+mod expedite_fault;
 mod future_nodes;
 mod het;
 mod hold;

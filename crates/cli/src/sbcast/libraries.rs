@@ -22,7 +22,7 @@ pub(crate) struct CopyDefaults {
 }
 
 impl CopyDefaults {
-    /// Those of a configuration.
+    /// The settings of a configuration.
     pub(crate) fn of_site(site: Option<&Endpoint>) -> CopyDefaults {
         let words = site.and_then(|site| site.bcast_parameters.as_deref());
         let words = || words.unwrap_or("").split(',').map(str::trim);

@@ -2,18 +2,13 @@
 //! nothing and is before all others. The site allows it (`SlurmctldParameters=enable_expedited_requeue`).
 
 use super::draft::Draft;
-use super::ending::{self, JobEnding};
 use crate::event::JobChange;
 use muster_model::ids::JobId;
-use muster_model::job::{Hold, Job, JobState, Phase, Reason};
+use muster_model::job::{Hold, Job, Reason};
 use muster_model::limits::PRIORITY_TOP;
-use muster_model::spec::JobKind;
-
-/// Beginning of a node's report of an epilog that has failed.
-const EPILOG_FAILED: &str = "Epilog error";
 
 /// Whether the job asked for it, and the site allows it.
-fn is_wanted(draft: &Draft<'_>, job: &Job) -> bool {
+pub(super) fn is_wanted(draft: &Draft<'_>, job: &Job) -> bool {
     let config = draft.state.config.as_ref();
     job.spec.expedite && config.is_some_and(|config| config.expedited_requeue)
 }
@@ -27,26 +22,5 @@ pub(super) fn is_due(draft: &Draft<'_>, job: &Job) -> bool {
 pub(super) fn raise(draft: &mut Draft<'_>, id: JobId) {
     if draft.job(id).is_some_and(|job| job.hold == Hold::None) {
         draft.change(id, JobChange::Priority(PRIORITY_TOP));
-    }
-}
-
-/// A node has a fault by a job that ends there. A script that has failed where the epilog fails, too, may owe it to the node.
-pub(super) fn node_fault(draft: &mut Draft<'_>, id: JobId, error: &str) {
-    let Some(job) = draft.job(id) else { return };
-    let has_failed = job.phase() == Phase::Completing
-        && job.state == JobState::Failed
-        && job.cancelled_by.is_none()
-        && job.reason == Reason::NonZeroExitCode;
-    if has_failed
-        && error.starts_with(EPILOG_FAILED)
-        && job.spec.kind == JobKind::Batch
-        && job.requeueable
-        && is_wanted(draft, job)
-    {
-        ending::end(
-            draft,
-            id,
-            JobEnding::requeue(Reason::NonZeroExitCode, false),
-        );
     }
 }

@@ -84,7 +84,7 @@ pub(super) fn decide_node_report(draft: &mut Draft<'_>, idx: NodeIdx, command: &
         } => {
             if current(draft, idx, JobAttempt::new(*job, *attempt)).is_some() {
                 drain(draft, idx, shortened(error));
-                super::expedite::node_fault(draft, *job, error);
+                super::expedite_fault::node_fault(draft, *job, error);
             }
         }
         NodeCommand::Vanished { job, attempt } => {

@@ -1,3 +1,5 @@
+//! Tests of archives as Parquet.
+
 use super::*;
 use crate::tables;
 use muster_acct::{ArchiveHeader, ArchiveWriter};

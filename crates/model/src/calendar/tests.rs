@@ -76,7 +76,7 @@ fn states_are_those_of_the_manual() {
             "2026-12-02T13:00",
             "off 2026-12-02T18:00:00",
         ),
-        // What overrides what.
+        // The order in which parts override each other.
         (
             "",
             "off tue=suspended",
