@@ -9,7 +9,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// What a command line asks for.
+/// Request of a command line.
 #[derive(Debug, PartialEq, Eq)]
 struct Request {
     archives: Vec<PathBuf>,

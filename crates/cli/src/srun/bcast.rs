@@ -31,7 +31,7 @@ pub(super) fn check(line: &SubmitLine) -> Result<(), OptionError> {
     }
 }
 
-/// Directories whose libraries are left out of what is sent; absent if no libraries are sent.
+/// Directories whose libraries are not sent; absent if none are sent.
 fn excluded(line: &SubmitLine, site: &CopyDefaults) -> Result<Option<Vec<String>>, ExitCode> {
     let chosen = &line.chosen;
     let given = chosen.get("send-libs");

@@ -66,7 +66,7 @@ struct GoalTrial {
 }
 
 /// A start by a change.
-struct FoundStart {
+struct ChangedStart {
     /// The change's place in the list.
     place: usize,
     /// The change's kind.
@@ -86,7 +86,7 @@ pub struct ExplainRun {
     /// Instants that forecasts of changes have simulated.
     change_instants: usize,
     /// Starts by changes.
-    found: Vec<FoundStart>,
+    found: Vec<ChangedStart>,
 }
 
 impl ExplainRun {
@@ -279,7 +279,7 @@ impl ExplainRun {
                         words: change.words,
                         start,
                     };
-                    self.found.push(FoundStart {
+                    self.found.push(ChangedStart {
                         place,
                         kind: change.kind,
                         start: sooner,
@@ -301,7 +301,7 @@ impl ExplainRun {
         explanation.ahead.retain(|ahead| view.sees_job(ahead.job));
     }
 
-    /// Expected starts are known: says them, and queues what is tried next.
+    /// Says the expected starts, which are known now, and queues the next trials.
     fn start_found(&mut self, state: &State, view: &View<'_>, found: &Forecast) {
         self.is_start_known = true;
         self.fill_start(state, view, found);
