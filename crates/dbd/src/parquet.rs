@@ -42,7 +42,7 @@ pub enum ExportError {
 
 /// Writes the rows of an archive, each kind to a file that `create` makes when the first of them is there; it is given the kind: `job`,
 /// `step`, `suspension`, `node_event`, `transaction`, `used`, `out_of_service` or `reservation`. Returns the number of rows of each.
-/// An archive that is damaged at its end is found to be at its end: files are whole if this succeeds.
+/// The checksum of an archive is at its end, so files of one that is damaged have to be removed again.
 ///
 /// # Errors
 /// The archive is damaged, or a file cannot be made or written.

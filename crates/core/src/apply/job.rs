@@ -146,7 +146,6 @@ pub(crate) fn apply_event(job: &mut Job, event: &Event) {
                 job.preempted = None;
             }
             job.gang_slice_ends = None;
-            job.stopped_by_calendar = false;
         }
         Event::StepStarted { step, .. } => start_step(job, step),
         Event::StepEnded { step, end, .. } => end_step(job, *step, end),

@@ -13,9 +13,10 @@ pub(super) fn is_wanted(draft: &Draft<'_>, job: &Job) -> bool {
     job.spec.expedite && config.is_some_and(|config| config.expedited_requeue)
 }
 
-/// Whether a job that goes back to the queue now is expedited: it was lost, it was not put back by somebody.
+/// Whether a job that goes back to the queue now is expedited: a node has lost it. One that somebody put back, or its own exit code
+/// (`RequeueExit`), is not: its user would choose when it is before all others.
 pub(super) fn is_due(draft: &Draft<'_>, job: &Job) -> bool {
-    matches!(job.reason, Reason::NodeDown | Reason::NonZeroExitCode) && is_wanted(draft, job)
+    job.reason == Reason::NodeDown && is_wanted(draft, job)
 }
 
 /// The job is in the queue again: it is before all others, as if an administrator had set its priority.

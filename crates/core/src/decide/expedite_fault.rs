@@ -23,10 +23,6 @@ pub(super) fn node_fault(draft: &mut Draft<'_>, id: JobId, error: &str) {
         && job.requeueable
         && is_wanted(draft, job)
     {
-        ending::end(
-            draft,
-            id,
-            JobEnding::requeue(Reason::NonZeroExitCode, false),
-        );
+        ending::end(draft, id, JobEnding::requeue(Reason::NodeDown, false));
     }
 }

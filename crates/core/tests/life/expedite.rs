@@ -2,7 +2,7 @@
 
 use crate::world::{World, config, exit, spec, step_end, target};
 use muster_model::command::{NodeCommand, UserCommand};
-use muster_model::config::ClusterConfig;
+use muster_model::config::{ClusterConfig, ExitCodeRange};
 use muster_model::ids::JobId;
 use muster_model::job::JobState;
 use muster_model::limits::PRIORITY_TOP;
@@ -89,6 +89,8 @@ fn a_script_that_fails_with_its_epilog_is_run_again() {
             world.release(job);
         }
         assert_eq!(world.job(id).state, wanted, "{allowed} {code} {error}");
+        let is_first = world.job(id).priority == PRIORITY_TOP;
+        assert_eq!(is_first, wanted == JobState::Pending);
         assert_ne!(world.job(plain).state, JobState::Pending);
         world.check_replay();
     }
@@ -111,5 +113,22 @@ fn who_puts_a_job_back_does_not_expedite_it() {
     world.end_batch(id, 0);
     world.release(id);
     let job = world.job(id);
+    assert!(job.begin_at.is_some() && job.priority < PRIORITY_TOP);
+}
+
+#[test]
+fn an_exit_code_that_brings_a_job_back_does_not_expedite_it() {
+    let mut world = World::with(ClusterConfig {
+        requeue_exit: vec![ExitCodeRange { first: 3, last: 3 }],
+        requeue_wait_s: 60,
+        expedited_requeue: true,
+        ..config()
+    });
+    let id = world.submit(expedite());
+    world.start(id, &[0]);
+    script_failed(&mut world, id, 3);
+    world.release(id);
+    let job = world.job(id);
+    assert_eq!(job.state, JobState::Pending);
     assert!(job.begin_at.is_some() && job.priority < PRIORITY_TOP);
 }
