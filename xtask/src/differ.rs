@@ -1,6 +1,6 @@
 //! `cargo xtask differ`: runs the same command lines on a real Slurm (where it is installed) and on Muster, both in the
-//! same state, and shows where output or exit status differ. What may differ is listed with its reason in
-//! tests/differ/accepted.txt. It measures nothing; `cargo xtask bench peer` does.
+//! same state, and shows where output or exit status differ; with `--grid-engine` on a real Grid Engine. What may differ is listed with
+//! its reason in accepted.txt of tests/differ or tests/grid-engine. It measures nothing; `cargo xtask bench peer` does.
 
 mod accepted;
 mod clusters;
@@ -16,17 +16,40 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 
-/// Where state, lines and the accepted differences are.
-const FOLDER: &str = "tests/differ";
 /// All findings.
 const REPORT: &str = "target/differ.txt";
+
+/// The product that Muster is compared with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ComparedProduct {
+    Slurm,
+    GridEngine,
+}
+
+impl ComparedProduct {
+    fn name(self) -> &'static str {
+        match self {
+            ComparedProduct::Slurm => "Slurm",
+            ComparedProduct::GridEngine => "Grid Engine",
+        }
+    }
+
+    /// Where configuration, lines and the accepted differences are.
+    fn folder(self) -> &'static str {
+        match self {
+            ComparedProduct::Slurm => "tests/differ",
+            ComparedProduct::GridEngine => "tests/grid-engine",
+        }
+    }
+}
 /// Changed lines of a difference that are printed; the report has all.
 const SHOWN: usize = 12;
 
 /// Options, as messages name them.
-const OPTIONS: &str = "--seed N, --lines N, --only COMMAND, --muster FILE, --hold";
+const OPTIONS: &str = "--grid-engine, --seed N, --lines N, --only COMMAND, --muster FILE, --hold";
 
 struct DifferOptions {
+    product: ComparedProduct,
     seed: u64,
     /// Lines that are drawn beside those of the files.
     drawn: usize,
@@ -38,16 +61,20 @@ struct DifferOptions {
 /// Runs all lines, or those that begin with a command.
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let options = options(args)?;
-    let mut accepted = AcceptedList::read(&read("accepted.txt")?)?;
-    let mut lines = corpus::read_all()?;
-    lines.extend(draw::lines(options.seed, options.drawn)?);
+    let product = options.product;
+    let mut accepted = AcceptedList::read(&read(product, "accepted.txt")?)?;
+    let mut lines = corpus::read_all(product.folder())?;
+    if product == ComparedProduct::Slurm {
+        lines.extend(draw::lines(options.seed, options.drawn)?);
+    }
     // Queries first: what changes the state leaves ended jobs and numbers behind.
     lines.sort_by_key(|line| line.kind);
     if let Some(only) = &options.only {
         lines.retain(|line| line.text.split_whitespace().any(|word| word == only));
     }
-    let Some(clusters) = BothClusters::start()? else {
-        println!("Slurm is not installed here: there is nothing to compare with.");
+    let Some(clusters) = BothClusters::start(product)? else {
+        let name = product.name();
+        println!("{name} is not installed here: there is nothing to compare with.");
         return Ok(());
     };
     if options.hold {
@@ -80,6 +107,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
 
 fn options(args: &[String]) -> Result<DifferOptions> {
     let mut options = DifferOptions {
+        product: ComparedProduct::Slurm,
         seed: 1,
         drawn: 1100,
         only: None,
@@ -93,6 +121,7 @@ fn options(args: &[String]) -> Result<DifferOptions> {
             "--lines" => options.drawn = value()?.parse().context("--lines")?,
             "--only" => options.only = Some(value()?.clone()),
             "--muster" => crate::build::use_given(value()?)?,
+            "--grid-engine" => options.product = ComparedProduct::GridEngine,
             "--hold" => options.hold = true,
             _ => bail!("unknown option {arg}; there are {OPTIONS}"),
         }
@@ -100,9 +129,9 @@ fn options(args: &[String]) -> Result<DifferOptions> {
     Ok(options)
 }
 
-/// A file of tests/differ.
-fn read(name: &str) -> Result<String> {
-    let file = format!("{FOLDER}/{name}");
+/// A file of a product's folder.
+fn read(product: ComparedProduct, name: &str) -> Result<String> {
+    let file = format!("{}/{name}", product.folder());
     fs::read_to_string(&file).with_context(|| format!("{file}: run this in the repository's root"))
 }
 
@@ -111,8 +140,8 @@ fn judge(
     line: &CorpusLine,
     accepted: &mut AcceptedList,
 ) -> Result<LineVerdict> {
-    let (slurm, muster) = clusters.answers(line)?;
-    Ok(accepted.judge(&line.text, &slurm, &muster))
+    let (other, muster) = clusters.answers(line)?;
+    Ok(accepted.judge(&line.text, &other, &muster))
 }
 
 /// Results of the lines.

@@ -37,7 +37,8 @@ cargo xtask clients           programs that use Slurm's commands, installed from
                               of their own: [NAME ...] [--muster FILE], see tests/clients
 cargo xtask demo              build, start a cluster here, run jobs on it, show the listings
 cargo xtask differ            command lines of tests/differ and drawn ones on Slurm (where it is installed) and on Muster in the
-                              same state; what differs and is not accepted there: [--seed N] [--lines N] [--only COMMAND]
+                              same state; what differs and is not accepted there: [--seed N] [--lines N] [--only COMMAND];
+                              those of tests/grid-engine on Grid Engine: [--grid-engine]
                               [--muster FILE]
 cargo xtask fuzz              coverage-guided fuzzing of decoders, decisions and parsers; a minute each:
                               [--minutes N] [TARGET...]

@@ -28,6 +28,6 @@ pub use follower::{FlushTimeout, Follower, FollowerStopped, Health, QueueFull};
 pub use sqlite::{
     CopyProgress, CopySource, ImportMark, Imported, ImportedJob, Importer, OutSum, PurgeKind,
     PurgePosition, PurgedRowIds, Purger, Reader, Restored, Restorer, RowKey, Rows, SqliteStore,
-    Stage, Suspension, UseKey, UseSum, UsedSum,
+    Stage, Suspension, UseKey, UseSum, UsedSum, length_name,
 };
 pub use store::{History, Interrupter, NoStore, Store, StoreError, Transactions, Use};

@@ -26,7 +26,9 @@ mod text_hash;
 mod usage;
 mod write;
 
-pub use copy::{CopyProgress, CopySource, OutSum, PurgedRowIds, Rows, Stage, Suspension, UsedSum};
+pub use copy::{
+    CopyProgress, CopySource, OutSum, PurgedRowIds, Rows, Stage, Suspension, UsedSum, length_name,
+};
 pub use import::{ImportMark, Imported, ImportedJob, Importer, UseKey, UseSum};
 pub use purge::{PurgeKind, PurgePosition, Purger, RowKey};
 pub use read::Reader;

@@ -261,6 +261,28 @@ fn at(own: &Endpoint, name: &str, addresses: Vec<String>, port: u16) -> Endpoint
     }
 }
 
+/// Controllers of the other clusters that have been seen lately, for a command that asks all of them. Nothing must have been
+/// done before, see [`ClusterSelection::find`]. Without accounting in a database there are none.
+pub(crate) fn live_others(own: &mut Client) -> Vec<Endpoint> {
+    let since = zone::now().0 - STALE_AFTER_MS;
+    let others = query::known_clusters(own).unwrap_or_default().into_iter();
+    let live: Vec<Endpoint> = others
+        .filter(|cluster| cluster.seen.0 >= since)
+        .map(|cluster| {
+            at(
+                &own.endpoint,
+                &cluster.name,
+                cluster.addresses,
+                cluster.port,
+            )
+        })
+        .collect();
+    if !live.is_empty() {
+        connect::hand_over_with(None);
+    }
+    live
+}
+
 fn others_of(failed: &dyn Fn(String) -> Failure) -> Result<Vec<KnownCluster>, Failure> {
     let asked = Client::connect_own().and_then(|mut client| query::known_clusters(&mut client));
     asked.map_err(|e| failed(format!("The clusters cannot be asked for: {e}")))

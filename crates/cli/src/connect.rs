@@ -122,8 +122,16 @@ impl Client {
         let Some(endpoint) = chosen() else {
             return Client::connect_own();
         };
-        let stream = remote::connect(&endpoint, own_token().as_deref())?;
-        Ok(Client::of(stream, endpoint))
+        Client::connect_at(&endpoint)
+    }
+
+    /// Connects to the controller of another cluster.
+    ///
+    /// # Errors
+    /// [`ConnectError::Unreachable`] or [`ConnectError::Untrusted`].
+    pub(crate) fn connect_at(endpoint: &Endpoint) -> Result<Client, ConnectError> {
+        let stream = remote::connect(endpoint, own_token().as_deref())?;
+        Ok(Client::of(stream, endpoint.clone()))
     }
 
     /// As [`Client::connect`], whichever cluster `--clusters` names.

@@ -124,6 +124,12 @@ fn fail(line: &str, status: u8) -> ExitCode {
     ExitCode::from(status)
 }
 
+/// An answer about something that is not there, which Grid Engine's commands print as they print others.
+fn missing(line: &str, status: u8) -> ExitCode {
+    say::stdout(&format!("{line}\n"));
+    ExitCode::from(status)
+}
+
 /// A submission that is refused, in Grid Engine's two lines.
 fn unable_to_run(why: &str) -> ExitCode {
     fail(&format!("Unable to run job: {why}\nExiting."), 1)

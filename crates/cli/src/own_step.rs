@@ -24,12 +24,7 @@ const LEADS_TO_CONTROLLER: [&str; 4] = [
 pub(crate) fn command(job: JobId, name: &str, nodes: &[&str]) -> io::Result<Command> {
     let program = std::env::current_exe()?;
     let count = nodes.len().to_string();
-    let mut command = Command::new(&program);
-    if is_link(&program) {
-        command.arg0("srun");
-    } else {
-        command.arg("srun");
-    }
+    let mut command = srun()?;
     command
         .arg(format!("--jobid={job}"))
         .args([
@@ -49,6 +44,20 @@ pub(crate) fn command(job: JobId, name: &str, nodes: &[&str]) -> io::Result<Comm
             command.env_remove(name);
         }
     }
+    Ok(command)
+}
+
+/// srun, of the program that this is.
+///
+/// # Errors
+/// This program's own file is not known.
+pub(crate) fn srun() -> io::Result<Command> {
+    let program = std::env::current_exe()?;
+    let mut command = Command::new(&program);
+    match is_link(&program) {
+        true => command.arg0("srun"),
+        false => command.arg("srun"),
+    };
     Ok(command)
 }
 

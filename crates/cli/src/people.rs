@@ -2,11 +2,22 @@
 //! machine's name services know (LDAP, sssd), `getent` looks up for it.
 
 use nix::unistd::{Gid, Group, Uid, User};
+use std::sync::OnceLock;
+
+/// The caller, once found. A submission needs its user several times, and each look-up may ask another host, or start `getent`.
+static CALLER: OnceLock<User> = OnceLock::new();
 
 /// The user with that number.
 pub(crate) fn user_of_uid(uid: u32) -> Option<User> {
+    if let Some(known) = CALLER.get().filter(|known| known.uid.as_raw() == uid) {
+        return Some(known.clone());
+    }
     let found = User::from_uid(Uid::from_raw(uid)).ok().flatten();
-    found.or_else(|| asked::user(&uid.to_string()))
+    let found = found.or_else(|| asked::user(&uid.to_string()))?;
+    if found.uid == nix::unistd::getuid() {
+        let _ = CALLER.set(found.clone());
+    }
+    Some(found)
 }
 
 /// The user with that name.
@@ -101,6 +112,17 @@ mod asked {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Six times for each qsub the files or services of users were asked.
+    #[test]
+    fn the_caller_is_looked_up_once() {
+        let own = nix::unistd::getuid().as_raw();
+        let found = user_of_uid(own);
+        assert_eq!(CALLER.get(), found.as_ref());
+        assert_eq!(user_of_uid(own), found);
+        let other = user_of_uid(own + 1);
+        assert!(other.is_none_or(|other| Some(other.uid) != found.map(|own| own.uid)));
+    }
 
     #[test]
     fn a_user_reads_as_getent_prints_it() {

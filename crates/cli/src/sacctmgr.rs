@@ -17,6 +17,7 @@ mod fields;
 mod flat_file;
 mod job;
 pub(crate) mod ledger;
+mod other_clusters;
 mod prompt;
 mod qos;
 #[cfg(test)]
@@ -110,13 +111,18 @@ pub(crate) static SPEC: Spec = Spec {
 /// Runs sacctmgr.
 pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     let parsed = SPEC.parse(args).map_err(Failure::new)?;
-    let (mut controller, mut terminal) = (Controller::default(), Terminal::default());
-    let mut session = Invocation::new(&mut controller, &mut terminal);
     for (name, _) in &parsed.options {
         match *name {
             "version" => return print_text(&format!("slurm {SLURM_VERSION}\n")),
             "help" => return print_text(&SPEC.help()),
             "usage" => return print_text(&SPEC.usage()),
+            _ => {}
+        }
+    }
+    let (mut controller, mut terminal) = (Controller::find(), Terminal::default());
+    let mut session = Invocation::new(&mut controller, &mut terminal);
+    for (name, _) in &parsed.options {
+        match *name {
             "noheader" => session.style.no_header = true,
             "parsable" => session.style.bars = Some(true),
             "parsable2" => session.style.bars = Some(false),

@@ -1,6 +1,7 @@
 //! sbcast: copies a file to each node of a job. A step of the job, with one task on each node, reads the file from srun and
 //! writes it with the rights of the job's user; nothing is written by a daemon.
 
+pub(crate) mod libraries;
 mod receive;
 pub(crate) mod target;
 
@@ -10,6 +11,8 @@ use crate::listing::print;
 use crate::options::{HelpForm, Opt, Spec, env, flag, opt};
 use crate::own_step;
 use crate::say::{self, Say};
+use libraries::CopyDefaults;
+use muster_conf::endpoint;
 use muster_model::hostlist;
 use muster_proto::client::AllocationInfo;
 use nix::errno::Errno;
@@ -29,9 +32,11 @@ pub(crate) static SPEC: Spec = Spec {
     options: OPTIONS,
     variables: &[
         ("SBCAST_COMPRESS", "compress"),
+        ("SBCAST_EXCLUDE", "exclude"),
         ("SBCAST_FANOUT", "fanout"),
         ("SBCAST_FORCE", "force"),
         ("SBCAST_PRESERVE", "preserve"),
+        ("SBCAST_SEND_LIBS", "send-libs"),
         ("SBCAST_SIZE", "size"),
         ("SBCAST_TIMEOUT", "timeout"),
     ],
@@ -52,9 +57,8 @@ static OPTIONS: &[Opt] = &[
     opt(
         "exclude",
         "PATHS",
-        "directories whose libraries are not sent",
-    )
-    .stored("it only matters with --send-libs"),
+        "directories whose libraries are not sent, or NONE",
+    ),
     opt("fanout", "N", "how many nodes one sends to")
         .short('F')
         .stored(ONE_WAY),
@@ -70,10 +74,9 @@ static OPTIONS: &[Opt] = &[
     opt(
         "send-libs",
         "YES|NO",
-        "send the libraries of a program, too",
+        "send the libraries of a program, too, to the directory DEST_libs",
     )
-    .optional()
-    .refused("copy them by sbcast, and set LD_LIBRARY_PATH"),
+    .optional(),
     opt(
         "size",
         "BYTES",
@@ -110,6 +113,9 @@ struct Options {
     force: bool,
     preserve: bool,
     verbose: u32,
+    /// Libraries are sent, too.
+    libraries: bool,
+    exclude: Option<String>,
 }
 
 fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
@@ -119,18 +125,33 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
         say::stderr(&format!("{text}\n"));
         ExitCode::FAILURE
     })?;
+    let site = endpoint::read(&endpoint::conf_path()).ok();
+    let defaults = CopyDefaults::of_site(site.as_ref());
+    let wrong = |text: String| {
+        say.error(&text);
+        ExitCode::FAILURE
+    };
     let mut options = Options {
         job: env("SLURM_JOB_ID"),
         force: env("SBCAST_FORCE").is_some(),
         preserve: env("SBCAST_PRESERVE").is_some(),
         verbose: 0,
+        libraries: defaults.sends_libraries,
+        exclude: env("SBCAST_EXCLUDE"),
     };
+    if let Some(value) = env("SBCAST_SEND_LIBS") {
+        options.libraries = libraries::are_wanted(Some(&value)).map_err(wrong)?;
+    }
     for (name, value) in parsed.options {
         match name {
             "force" => options.force = true,
             "preserve" => options.preserve = true,
             "verbose" => options.verbose += 1,
             "jobid" => options.job = value,
+            "exclude" => options.exclude = value,
+            "send-libs" => {
+                options.libraries = libraries::are_wanted(value.as_deref()).map_err(wrong)?;
+            }
             "help" => return Ok(informed(&SPEC.help())),
             "usage" => return Ok(informed(&SPEC.usage())),
             _ => return Ok(informed(&format!("slurm {SLURM_VERSION}\n"))),
@@ -163,16 +184,83 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
     if order.size == 0 {
         say.error(&format!("Warning: file `{source}` is empty."));
     }
+    let copies = match options.libraries {
+        true => {
+            let excluded = defaults.excluded(options.exclude.as_deref());
+            let excluded = excluded.map_err(failed)?;
+            copies_with_libraries(source, dest, &excluded).map_err(failed)?
+        }
+        false => vec![Copied::program(source, dest)],
+    };
     let mut outcome = ExitCode::SUCCESS;
     for target in &targets {
-        // Each step reads it from the beginning.
-        let (file, order) = open(source, dest, &options).map_err(failed)?;
-        match send(file, &order, target, say)? {
+        match send_all(&copies, &options, target, say)? {
             ExitCode::SUCCESS => {}
             other => outcome = other,
         }
     }
     Ok(outcome)
+}
+
+/// A file to copy.
+struct Copied {
+    source: String,
+    dest: String,
+    is_library: bool,
+}
+
+impl Copied {
+    fn program(source: &str, dest: &str) -> Copied {
+        Copied {
+            source: source.to_owned(),
+            dest: dest.to_owned(),
+            is_library: false,
+        }
+    }
+}
+
+/// The file itself, and its libraries in their directory beside the copy.
+fn copies_with_libraries(
+    source: &str,
+    dest: &str,
+    excluded: &[String],
+) -> Result<Vec<Copied>, String> {
+    let directory = libraries::directory(dest);
+    let of_library = |path: String| {
+        let name = path.rsplit('/').next().unwrap_or_default();
+        Copied {
+            dest: format!("{directory}/{name}"),
+            source: path,
+            is_library: true,
+        }
+    };
+    let mut all = vec![Copied::program(source, dest)];
+    let found = libraries::find(source, excluded)?;
+    all.extend(found.into_iter().map(of_library));
+    Ok(all)
+}
+
+/// Sends files one after another, each by a step; the first error ends it.
+fn send_all(
+    copies: &[Copied],
+    options: &Options,
+    target: &CopyTarget,
+    say: Say,
+) -> Result<ExitCode, ExitCode> {
+    for copied in copies {
+        // Each step reads its file from the beginning.
+        let opened = open(&copied.source, &copied.dest, options);
+        let (file, mut order) = opened.map_err(|text| {
+            say.error(&text);
+            ExitCode::from(NOT_SENT)
+        })?;
+        order.makes_dir = copied.is_library;
+        match send(file, &order, target, say)? {
+            ExitCode::SUCCESS => {}
+            other => return Ok(other),
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn informed(text: &str) -> ExitCode {
@@ -194,6 +282,7 @@ fn open(source: &str, dest: &str, options: &Options) -> Result<(File, WriteOrder
         mode: about.mode() & 0o777,
         force: options.force,
         times_s: options.preserve.then(|| (about.atime(), about.mtime())),
+        makes_dir: false,
     };
     Ok((file, order))
 }
@@ -206,26 +295,33 @@ fn description(error: &std::io::Error) -> String {
     }
 }
 
-/// Copies a program to all nodes of a job, in the place of another if there is one.
+/// Copies a program to all nodes of a job, in the place of another if there is one; with its libraries, if `excluded` says
+/// whose directories are left out. Whether libraries were sent.
 ///
 /// # Errors
 /// The exit code, after why was said.
 pub(crate) fn copy_program(
     source: &str,
     dest: &str,
+    excluded: Option<&[String]>,
     info: &AllocationInfo,
     say: Say,
-) -> Result<(), ExitCode> {
+) -> Result<bool, ExitCode> {
     let options = Options {
         force: true,
         ..Options::default()
     };
-    let (file, order) = open(source, dest, &options).map_err(|text| {
+    let failed = |text: String| {
         say.error(&text);
         say.failed()
-    })?;
-    match send(file, &order, &CopyTarget::all_of(info), say)? {
-        ExitCode::SUCCESS => Ok(()),
+    };
+    open(source, dest, &options).map_err(failed)?;
+    let copies = match excluded {
+        Some(excluded) => copies_with_libraries(source, dest, excluded).map_err(failed)?,
+        None => vec![Copied::program(source, dest)],
+    };
+    match send_all(&copies, &options, &CopyTarget::all_of(info), say)? {
+        ExitCode::SUCCESS => Ok(copies.len() > 1),
         _ => {
             say.error(&format!("the program could not be copied to {dest}"));
             Err(say.failed())

@@ -3,6 +3,7 @@
 
 mod bcast;
 mod debugger_test;
+mod detached;
 mod executor;
 mod het;
 mod input;
@@ -57,6 +58,7 @@ pub(crate) fn main_with_marks(args: &[String], marks: &[(String, String)]) -> Ex
 }
 
 fn run(args: &[String], marks: &[(String, String)]) -> Result<ExitCode, ExitCode> {
+    let (args, stays) = detached::own_arguments(args);
     let filters = Filters::of_site(OptionCommand::Srun, args)?;
     let mut lines = line::read_in(OptionCommand::Srun, args, &filters, het::variable)?;
     clusters::choose_working_cluster();
@@ -70,6 +72,13 @@ fn run(args: &[String], marks: &[(String, String)]) -> Result<ExitCode, ExitCode
     if lines[0].chosen.value("mpi") == Some("list") {
         say::stdout(&mpi_kinds());
         return Ok(ExitCode::SUCCESS);
+    }
+    detached::check(&lines).map_err(|e| say.option_error(&e))?;
+    if lines[0].chosen.has("async") {
+        if !stays {
+            return detached::start(&lines[0], args);
+        }
+        detached::begin(&mut lines[0].chosen).map_err(|e| say.option_error(&e))?;
     }
     filters.pre_submit(&mut lines)?;
     verbose::list_options(&lines);
@@ -277,7 +286,11 @@ fn inside(line: &mut SubmitLine, job: JobId, call: SrunCall<'_>) -> Result<ExitC
         parts: vec![part],
         ..config
     };
-    Ok(Executor::new(config, None, call.filters).run())
+    let executor = Executor::new(config, None, call.filters);
+    Ok(match line.chosen.has("async") {
+        true => executor.announcing().run(),
+        false => executor.run(),
+    })
 }
 
 /// A job of its own for the step.

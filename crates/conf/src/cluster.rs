@@ -42,6 +42,7 @@ impl Config {
             .or_else(|| uid_of(&self.slurm_user));
         let dependencies = self.text("DependencyParameters").unwrap_or("");
         let stays_up = self.nodes_that_stay_up();
+        let controller = self.text("SlurmctldParameters").unwrap_or("");
         ClusterConfig {
             cluster_name: self.cluster_name.clone(),
             nodes: self
@@ -102,11 +103,8 @@ impl Config {
             requeue_on_prolog_failure: self.has_prolog_flag("ForceRequeueOnFail"),
             // sge.conf has them, not slurm.conf: the controller reads it.
             reservation_users: Vec::new(),
-            user_triggers: slurm_user == Some(0)
-                && has_word(
-                    self.text("SlurmctldParameters").unwrap_or(""),
-                    "allow_user_triggers",
-                ),
+            user_triggers: slurm_user == Some(0) && has_word(controller, "allow_user_triggers"),
+            expedited_requeue: has_word(controller, "enable_expedited_requeue"),
             sample_s: self.sample_s(),
             mcs: self.mcs_config(),
         }
@@ -231,6 +229,7 @@ impl Config {
             grace_time_s: partition.grace_time_s,
             preempt_mode: partition.preempt_mode.clone(),
             alternate: partition.alternate.clone(),
+            calendar: None,
             over_time_limit_min: partition.over_time_limit.map(|limit| match limit {
                 DurationLimit::Seconds(seconds) => clamp(seconds / 60),
                 DurationLimit::Unlimited => u32::MAX,

@@ -49,6 +49,10 @@ pub struct Endpoint {
     pub mail_domain: Option<String>,
     /// `DataParserParameters`: the value of `--json` and `--yaml` where they have none.
     pub data_parser: Option<String>,
+    /// `BcastParameters`.
+    pub bcast_parameters: Option<String>,
+    /// `BcastExclude`.
+    pub bcast_exclude: Option<String>,
 }
 
 /// `$SLURM_CONF`, else `/etc/slurm/slurm.conf`, else what the controller has given this host.
@@ -114,6 +118,8 @@ pub fn read(path: &Path) -> io::Result<Endpoint> {
         cli_filters: scan.cli_filters,
         mail_domain: scan.mail_domain,
         data_parser: scan.data_parser,
+        bcast_parameters: scan.bcast_parameters,
+        bcast_exclude: scan.bcast_exclude,
     })
 }
 
@@ -142,6 +148,8 @@ struct Scan {
     cli_filters: Vec<String>,
     mail_domain: Option<String>,
     data_parser: Option<String>,
+    bcast_parameters: Option<String>,
+    bcast_exclude: Option<String>,
 }
 
 const INCLUDE_DEPTH_MAX: u32 = 16;
@@ -150,7 +158,7 @@ pub const KILL_WAIT_S: u32 = 30;
 /// Where it does not say `TCPTimeout`.
 const TCP_TIMEOUT_S: u32 = 2;
 /// Letters that keys begin with which matter here, and `include`.
-const FIRST_LETTERS: &str = "acdgikmstw";
+const FIRST_LETTERS: &str = "abcdgikmstw";
 
 impl Scan {
     fn file(&mut self, path: &Path, depth: u32) -> io::Result<()> {
@@ -195,6 +203,8 @@ impl Scan {
                 self.cli_filters = names.map(str::to_owned).collect();
             }
             "dataparserparameters" => self.data_parser = Some(value.to_owned()),
+            "bcastparameters" => self.bcast_parameters = Some(value.to_owned()),
+            "bcastexclude" => self.bcast_exclude = Some(value.to_owned()),
             "communicationparameters" => self.communication = Communication::parse(value),
             "clustername" => self.cluster = Some(value.to_owned()),
             "killonbadexit" => {

@@ -1,6 +1,7 @@
 //! `sge.conf`, beside slurm.conf: what names of Grid Engine (queues, parallel environments, complexes, projects) stand for here. It
 //! is read by user commands, and by the controller for its verifier (`jsv_url`). Nothing here reads a file.
 
+mod calendars;
 pub mod edited;
 mod host_groups;
 mod pattern;
@@ -10,6 +11,7 @@ pub mod slots;
 pub use self::host_groups::{ALL_HOSTS, HostGroup};
 pub use self::pattern::fits;
 use crate::diagnostic::{Diagnostic, Origin, Severity};
+use muster_model::calendar::Calendar;
 use muster_model::limits::RESERVATION_USERS_MAX;
 use std::sync::Arc;
 
@@ -24,7 +26,7 @@ pub const ARCH: &str = if cfg!(target_arch = "aarch64") {
 pub const FILE: &str = "sge.conf";
 
 /// Syntax after each keyword, for messages and for the page about the file.
-pub const FORMS: [(&str, &str); 10] = [
+pub const FORMS: [(&str, &str); 12] = [
     ("queue", "NAME PARTITION"),
     ("pe", "NAME $pe_slots|$fill_up|$round_robin|COUNT"),
     (
@@ -33,6 +35,8 @@ pub const FORMS: [(&str, &str); 10] = [
     ),
     ("project", "NAME ACCOUNT"),
     ("hostgroup", "@NAME HOST|@NAME ..."),
+    ("calendar", "NAME [year ENTRY ...] [week ENTRY ...]"),
+    ("queue_calendar", "QUEUE CALENDAR"),
     ("jsv_url", "[script:]/PATH"),
     ("jsv_allowed_mod", "OPTION[,OPTION...]|none"),
     ("arusers", "USER|@GROUP ..."),
@@ -160,6 +164,10 @@ pub struct Mapping {
     pub projects: Vec<(String, String)>,
     /// Groups of hosts.
     pub host_groups: Vec<HostGroup>,
+    /// Calendars.
+    pub calendars: Vec<Calendar>,
+    /// Queue and calendar.
+    pub queue_calendars: Vec<(String, String)>,
     /// The program that verifies all submissions.
     pub jsv: Option<String>,
     /// Options of qalter that users may still change where `jsv` verifies submissions; all without the line.
@@ -202,14 +210,15 @@ impl Mapping {
                     help: match form {
                         Some((name, form)) => format!("write: {name} {form}"),
                         None => {
-                            "a line begins with queue, pe, complex, project, hostgroup, jsv_url, jsv_allowed_mod, arusers, \
-                             job_tmpdir or commands"
+                            "a line begins with queue, pe, complex, project, hostgroup, calendar, queue_calendar, jsv_url, \
+                             jsv_allowed_mod, arusers, job_tmpdir or commands"
                                 .to_owned()
                         }
                     },
                 });
             }
         }
+        findings.extend(mapping.calendars_without_definition(&file));
         (mapping, findings)
     }
 
@@ -224,6 +233,12 @@ impl Mapping {
         }
         if keyword == "hostgroup" {
             return self.take_host_group(words);
+        }
+        if keyword == "calendar" {
+            return self.take_calendar(words);
+        }
+        if keyword == "queue_calendar" {
+            return self.take_queue_calendar(words);
         }
         if keyword == "arusers" {
             return self.take_reservation_users(words);

@@ -78,9 +78,10 @@ enum WordError {
 }
 
 /// Words that other parts read.
-const OTHERS: [&str; 3] = [
+const OTHERS: [&str; 4] = [
     "allow_user_triggers",
     "enable_configless",
+    "enable_expedited_requeue",
     "preempt_send_user_signal",
 ];
 
@@ -226,7 +227,7 @@ mod tests {
             "{found:?}"
         );
         assert_eq!(
-            parse("preempt_send_user_signal,enable_configless,allow_user_triggers").1,
+            parse("preempt_send_user_signal,enable_configless,allow_user_triggers,enable_expedited_requeue").1,
             []
         );
     }

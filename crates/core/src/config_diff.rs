@@ -294,7 +294,9 @@ fn partition_rows(partition: &PartitionConfig) -> Rows {
         takes_all: _,
         takes_features: _,
         alternate,
+        calendar,
     } = partition;
+    let calendar = calendar.as_ref().map(|own| own.calendar.text());
     let select = whole_sockets.map(|whole| if whole { "CR_Socket" } else { "CR_Core" });
     vec![
         ("Nodes", hostlist::compress(nodes)),
@@ -338,6 +340,7 @@ fn partition_rows(partition: &PartitionConfig) -> Rows {
         ("SelectTypeParameters", number(select)),
         ("CpuBind", bind_name(*cpu_bind).to_owned()),
         ("Alternate", text(alternate.as_ref())),
+        ("Calendar", text(calendar.as_ref())),
     ]
 }
 

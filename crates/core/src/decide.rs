@@ -3,6 +3,8 @@
 
 mod accounting;
 mod ask;
+mod calendar;
+mod calendar_stops;
 mod cancel;
 mod commit;
 mod configure;
@@ -12,6 +14,8 @@ mod dependency;
 mod draft;
 mod dynamic_nodes;
 mod ending;
+mod expedite;
+mod expedite_fault;
 mod future_nodes;
 mod het;
 mod hold;

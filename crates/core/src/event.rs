@@ -207,6 +207,10 @@ pub enum Event {
         /// It keeps its CPUs, and others that share them run; from this time on they may have to wait for it.
         #[n(2)]
         turn: Option<Timestamp>,
+        /// The calendar of its partition stopped it.
+        #[n(3)]
+        #[cbor(default)]
+        by_calendar: bool,
     },
     /// It goes on.
     #[n(10)]

@@ -5,6 +5,7 @@ use crate::policy::priority::calculate_scale;
 use crate::state::limit_use::{AccrualTurn, Counted};
 use crate::state::queue_size::QueueSize;
 use crate::state::{DependencyKey, State};
+use muster_model::config::PartitionConfig;
 use muster_model::ids::{JobId, NodeIdx};
 use muster_model::job::{Allocation, ArrayInfo, ArrayRole, Job, JobState, Phase};
 use muster_model::node::{Node, NodeLink};
@@ -371,6 +372,7 @@ impl State {
         .filter_map(|index| index.first().map(|(time, _)| *time))
         .chain(lost)
         .chain(self.reservations.iter().map(Reservation::next_change))
+        .chain(self.partitions.iter().filter_map(calendar_due))
         .chain(self.priorities_due())
         .chain(self.triggers.next_due())
         .min()
@@ -393,6 +395,11 @@ impl State {
         let (ended, _) = self.ended.first().filter(|_| age_s > 0)?;
         Some(ended.plus_s(u64::from(age_s)))
     }
+}
+
+/// When the calendar of a partition is to be asked.
+fn calendar_due(partition: &PartitionConfig) -> Option<Timestamp> {
+    partition.calendar.as_ref()?.next_change
 }
 
 /// When power saving has something to do with it, a rate permitting.

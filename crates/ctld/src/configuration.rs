@@ -12,6 +12,7 @@ use log::{info, warn};
 use muster_conf as conf;
 use muster_conf::site_options::{self, SiteOptions};
 use muster_conf::{Config, Diagnostic, Severity};
+use muster_model::calendar::PartitionCalendar;
 use muster_model::command::KeptPartitions;
 use muster_model::config::ClusterConfig;
 use muster_model::usage;
@@ -148,7 +149,12 @@ fn cluster(config: &Config) -> Result<ClusterConfig> {
     let mut cluster = config.cluster(&gres, &uid_of);
     cluster.crontabs.zone = conf::zone::rule();
     cluster.topologies = conf::topology::resolve(config, &conf::read_from_disk).0;
-    cluster.reservation_users = reservation_users(&config.path)?;
+    let mapping = grid_engine_mapping(&config.path)?;
+    for partition in &mut cluster.partitions {
+        let calendar = mapping.calendar_of(&partition.name, partition.default);
+        partition.calendar = calendar.cloned().map(PartitionCalendar::new);
+    }
+    cluster.reservation_users = mapping.reservation_users;
     // A private cluster is administered by the user it runs as, whatever the file says.
     let own = nix::unistd::geteuid().as_raw();
     if own != 0 && !cluster.admin_uids.contains(&own) {
@@ -157,12 +163,7 @@ fn cluster(config: &Config) -> Result<ClusterConfig> {
     Ok(cluster)
 }
 
-/// The users that may reserve, by the sge.conf beside slurm.conf. Errors of the file were found when the configuration was
-/// checked.
-fn reservation_users(conf_path: &Path) -> Result<Vec<String>> {
-    Ok(grid_engine_mapping(conf_path)?.reservation_users)
-}
-
+/// The sge.conf beside slurm.conf. Errors of the file were found when the configuration was checked.
 fn grid_engine_mapping(conf_path: &Path) -> Result<conf::grid_engine::Mapping> {
     let path = conf_path.with_file_name(conf::grid_engine::FILE);
     let text = conf::optional_text(&path)?;

@@ -4,7 +4,7 @@
 //!
 //! Expected starts are worked out in slices, between which others have their turns, for a limited time; starts beyond it are
 //! estimates. A question waits for them for a limited time too, and then gets those that are known. Explanations are worked out in
-//! slices as well, and answered with what is known when their time is over.
+//! slices as well, and answered with the known part when their time is over.
 
 mod bounds;
 mod explaining;
@@ -13,7 +13,7 @@ mod trying;
 use crate::clock::now;
 use crate::failure::{self, caught};
 use crate::forecaster::bounds::{SLICE, WORK_MAX};
-use crate::forecaster::explaining::{EXPLAIN_MAX, KnownStarts, WhyQuestion, WhyRun};
+use crate::forecaster::explaining::{EXPLAIN_MAX, ForecastStarts, WhyQuestion, WhyRun};
 use crate::forecaster::trying::{TryQuestion, TryRun};
 use crate::mail::{ForecastResult, StateCopy, ToReplica};
 use crate::outbox::Outbox;
@@ -26,7 +26,7 @@ use muster_model::ids::JobId;
 use muster_model::spec::JobSpec;
 use muster_model::time::Timestamp;
 use muster_proto::client::{JobFilter, StartsProgress};
-use muster_sched::Depth;
+use muster_sched::ExplanationDepth;
 use muster_sched::forecast::{Forecast, ForecastBounds, ForecastRun};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -294,14 +294,14 @@ impl Forecaster {
         &self,
         identity: Identity,
         job: JobId,
-        depth: Depth,
+        depth: ExplanationDepth,
         out: Outbox,
         time: Instant,
     ) {
         let known = self
             .latest
             .as_ref()
-            .map(|LatestForecast { result, .. }| KnownStarts {
+            .map(|LatestForecast { result, .. }| ForecastStarts {
                 forecast: Arc::clone(&result.forecast),
                 position: result.position,
                 is_current: result.is_over && now().since_ms(result.at) < SERVES_MS,

@@ -36,7 +36,7 @@ use muster_model::rights::{self, AccessRequest};
 use muster_model::time::Timestamp;
 use muster_proto::client::{ConfigAnswer, JobFilter, Query, Response};
 use muster_proto::frame;
-use muster_sched::Depth;
+use muster_sched::ExplanationDepth;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -368,8 +368,8 @@ impl Replica {
             }
             Query::Why { job, is_brief } => {
                 let depth = match is_brief {
-                    true => Depth::Brief,
-                    false => Depth::WithChanges,
+                    true => ExplanationDepth::Brief,
+                    false => ExplanationDepth::WithChanges,
                 };
                 let (identity, out) = (identity.clone(), out.clone());
                 self.forecaster

@@ -11,6 +11,7 @@ mod database;
 mod encryption;
 pub mod import;
 mod mariadb;
+pub mod parquet;
 mod postgresql;
 mod replica;
 mod schema;

@@ -88,6 +88,34 @@ const FORMAT_4: &[&str] = &["CREATE TABLE muster_cluster (
         cluster KEY NOT NULL, addresses TEXT NOT NULL, port BIGINT NOT NULL, seen_ms BIGINT NOT NULL,
         PRIMARY KEY (cluster))"];
 
+/// A column of a table.
+pub(crate) struct SchemaColumn {
+    pub(crate) name: &'static str,
+    pub(crate) is_text: bool,
+    /// Whether each row has a value.
+    pub(crate) is_required: bool,
+}
+
+/// The columns of a table, as it is made; none if there is no such table.
+pub(crate) fn columns(table: &str) -> Vec<SchemaColumn> {
+    let begin = format!("CREATE TABLE {table} (");
+    let mut made = MIGRATIONS.iter().flat_map(|format| format.iter());
+    let Some(body) = made.find_map(|sql| sql.strip_prefix(begin.as_str())) else {
+        return Vec::new();
+    };
+    let body = body.split("PRIMARY KEY").next().unwrap_or_default();
+    let columns = body.split(',').filter_map(|column| {
+        let mut words = column.split_whitespace();
+        let (name, kind) = (words.next()?, words.next()?);
+        Some(SchemaColumn {
+            name,
+            is_text: kind != "BIGINT",
+            is_required: words.next() == Some("NOT"),
+        })
+    });
+    columns.collect()
+}
+
 /// Longest text of a key, characters.
 pub(crate) const KEY_CHARACTERS_MAX: usize = 191;
 

@@ -101,7 +101,7 @@ fn partition(
     info.priority_tier = short(own.priority_tier);
     info.qos_char = OwnedText::some(own.qos.as_deref());
     info.resume_timeout = INFINITE_16;
-    info.state_up = match own.state {
+    info.state_up = match own.effective_state() {
         PartitionState::Up => 3,
         PartitionState::Down => 1,
         PartitionState::Drain => 2,

@@ -210,6 +210,18 @@ pub struct Cluster {
 }
 
 impl Cluster {
+    /// The records of a cluster as its own controller has them, without what all clusters share.
+    pub fn of_served(name: &str, served: &Accounts) -> Cluster {
+        Cluster {
+            name: name.to_owned(),
+            classification: served.classification.clone(),
+            terms: served.root.clone(),
+            accounts: served.accounts.clone(),
+            users: served.users.clone(),
+            last_association: served.last_association,
+        }
+    }
+
     /// Its records as those of a cluster that a controller serves: with these QOS, which all clusters share.
     pub fn records(&self, qos: &BTreeMap<String, Qos>) -> Accounts {
         Accounts {

@@ -3,6 +3,7 @@
 
 use crate::account_limits::TresAmount;
 use crate::binding::BindDefault;
+use crate::calendar::{CalendarState, PartitionCalendar};
 use crate::cron::CrontabConfig;
 use crate::licenses::LicenseCount;
 use crate::limits::{
@@ -199,6 +200,10 @@ pub struct ClusterConfig {
     #[n(45)]
     #[cbor(default)]
     pub accounted_licenses: Vec<String>,
+    /// `SlurmctldParameters=enable_expedited_requeue`: jobs may ask for `--requeue=expedite`.
+    #[n(46)]
+    #[cbor(default)]
+    pub expedited_requeue: bool,
 }
 
 impl ClusterConfig {
@@ -264,6 +269,7 @@ impl Default for ClusterConfig {
             sample_s: 0,
             requeue_wait_s: 0,
             accounted_licenses: Vec::new(),
+            expedited_requeue: false,
         }
     }
 }
@@ -447,6 +453,9 @@ pub struct PartitionConfig {
     /// `Alternate`: the partition that takes new jobs while this one takes none.
     #[n(39)]
     pub alternate: Option<String>,
+    /// The calendar by which it is closed and its jobs are stopped.
+    #[n(40)]
+    pub calendar: Option<PartitionCalendar>,
 }
 
 impl PartitionConfig {
@@ -499,7 +508,23 @@ impl PartitionConfig {
             takes_all: false,
             takes_features: Vec::new(),
             alternate: None,
+            calendar: None,
         }
+    }
+
+    /// The partition's state with that of its calendar.
+    pub fn effective_state(&self) -> PartitionState {
+        match (self.calendar_state(), self.state) {
+            (CalendarState::On, state) => state,
+            (_, PartitionState::Up | PartitionState::Down) => PartitionState::Down,
+            (_, PartitionState::Drain | PartitionState::Inactive) => PartitionState::Inactive,
+        }
+    }
+
+    /// The state by its calendar.
+    pub fn calendar_state(&self) -> CalendarState {
+        let calendar = self.calendar.as_ref();
+        calendar.map_or(CalendarState::On, |own| own.state)
     }
 }
 

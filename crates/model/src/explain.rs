@@ -144,7 +144,7 @@ pub struct Explanation {
     #[n(13)]
     #[cbor(default)]
     pub by_tasks: Vec<TasksStart>,
-    /// What the time for the answer did not suffice for, a sentence each.
+    /// Parts that the time for the answer did not suffice for, a sentence each.
     #[n(14)]
     #[cbor(default)]
     pub not_worked_out: Vec<String>,

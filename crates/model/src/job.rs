@@ -202,6 +202,10 @@ pub struct Job {
     #[n(50)]
     #[cbor(default)]
     pub unreported_steps: IndexSet,
+    /// It is stopped because the calendar of its partition says so, and goes on when that says otherwise.
+    #[n(51)]
+    #[cbor(default)]
+    pub stopped_by_calendar: bool,
 }
 
 impl Job {
@@ -281,6 +285,7 @@ impl Job {
             preempted: None,
             cpus_released_by_preemption: false,
             gang_slice_ends: None,
+            stopped_by_calendar: false,
             resumed: false,
             spec,
         }

@@ -13,6 +13,7 @@ pub mod accounts;
 pub mod audit;
 pub mod batching;
 pub mod binding;
+pub mod calendar;
 pub mod cbor;
 pub mod command;
 pub mod config;

@@ -391,6 +391,7 @@ pub fn same_template(a: &Job, b: &Job) -> bool {
         resize_time,
         resizes,
         accrual,
+        stopped_by_calendar,
     } = a;
     let delta = Arc::ptr_eq(spec, &b.spec)
         && eligible_time.is_some() == b.eligible_time.is_some()
@@ -417,7 +418,8 @@ pub fn same_template(a: &Job, b: &Job) -> bool {
         && *cpus_released_by_preemption == b.cpus_released_by_preemption
         && *resumed == b.resumed
         && *power_up == b.power_up
-        && *gang_slice_ends == b.gang_slice_ends;
+        && *gang_slice_ends == b.gang_slice_ends
+        && *stopped_by_calendar == b.stopped_by_calendar;
     // A job with nodes differs from every other in them.
     let place = alloc.is_none()
         && b.alloc.is_none()

@@ -154,6 +154,10 @@ pub struct JobSpec {
     #[n(42)]
     #[cbor(default)]
     pub nice_of_top: u32,
+    /// `--requeue=expedite`: comes back to the queue before all others, where the site allows it.
+    #[n(43)]
+    #[cbor(default)]
+    pub expedite: bool,
 }
 
 impl JobSpec {

@@ -35,6 +35,7 @@ A site's own cluster:
   muster dbd                                         copies accounting to MariaDB or PostgreSQL; as a link: slurmdbd
   muster restd                                       HTTP and JSON in front of the controller; as a link: slurmrestd
   muster import archive FILE                         take back what slurmdbd has purged into a file
+  muster export archive FILE... [--to DIR]           archives of accounting as Parquet, for other tools
   muster import slurmdbd --conf FILE                 bring a Slurm's accounting here; 'import --help'
   muster emulate nodes [NODELIST]                    speak for nodes without running anything; 'emulate --help'
   muster install DIR                                 the daemons and commands by their names, into DIR
@@ -54,12 +55,13 @@ and those of Torque; where MUSTER_COMMAND_SET=torque or sge.conf says so, withou
 ";
 
 /// Text of `--help` after each of these commands.
-const COMMANDS: [(&str, &str); 10] = [
+const COMMANDS: [(&str, &str); 11] = [
     ("up", UP),
     ("down", DOWN),
     ("env", ENV),
     ("host", HOST),
     ("config", CONFIG),
+    ("export", EXPORT),
     ("import", IMPORT),
     ("install", INSTALL),
     ("generate", GENERATE),
@@ -76,6 +78,18 @@ Brings a site's configuration or accounting here.
   sge DIR NEW       what qconf printed of a Grid Engine cell becomes a configuration in a new directory
   slurmdbd          the accounting of a Slurm becomes this cluster's
   -h, --help        print this help; 'muster import sge --help' and 'muster import slurmdbd --help' say more
+";
+
+const EXPORT: &str = "\
+Usage: muster export archive FILE... [--to DIR]
+Writes what slurmdbd has purged into files (ArchiveDir of slurmdbd.conf) as Parquet, which other tools read.
+
+      --to DIR      the directory of the new files (default: the current one)
+  -h, --help        print this help
+
+Of a FILE there are FILE.job.parquet, FILE.step.parquet and so on, for each kind of its rows, with the columns that the
+copy in MariaDB or PostgreSQL has (docs/accounting.md); times are timestamps. The new files are the caller's alone, and none is
+replaced. Scripts and environments of jobs are left out. FILE stays as it is, for 'sacctmgr archive load'.
 ";
 
 const UP: &str = "\

@@ -13,6 +13,7 @@ mod controller_host;
 mod daemon;
 mod doctor;
 mod emulate;
+mod export;
 mod flags;
 mod generate;
 mod given_conf;
@@ -95,6 +96,7 @@ fn muster(args: &[String]) -> ExitCode {
         "host" => report(cluster::host(rest)),
         "config" => cluster::config(rest),
         "generate" => report(generate::run(rest)),
+        "export" => report(export::main(rest)),
         "import" => report(import::main(rest)),
         "install" => report(cluster::install(rest)),
         "node" => report(node::main(rest)),

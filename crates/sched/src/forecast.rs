@@ -124,7 +124,8 @@ pub fn would_start(
     loop {
         while !trial.advance() {}
         match trial.finish(state) {
-            TrialEnd::Answer(answer) => return answer,
+            TrialEnd::Start { job, start } => return Ok((job, start)),
+            TrialEnd::Refused(refusal) => return Err(refusal),
             TrialEnd::Again(next) => trial = *next,
         }
     }
@@ -141,10 +142,17 @@ pub struct SubmitTrial {
     at: Timestamp,
 }
 
-/// What a trial comes to.
+/// Outcome of a trial.
 pub enum TrialEnd {
-    /// When and where the job would start, or the reason why it would be refused or never start.
-    Answer(Result<(JobId, ExpectedStart), Refusal>),
+    /// When and where the job would start.
+    Start {
+        /// The number that it would have.
+        job: JobId,
+        /// Its start.
+        start: ExpectedStart,
+    },
+    /// The reason why it would be refused or never start.
+    Refused(Refusal),
     /// Only a time limit keeps it from starting: another trial, with the highest limit that there is.
     Again(Box<SubmitTrial>),
 }
@@ -200,18 +208,18 @@ impl SubmitTrial {
         let simulated = play.forecast.starts.remove(&id);
         let estimate = || play.estimates().remove(&id);
         if let Some(start) = simulated.or_else(estimate) {
-            return TrialEnd::Answer(Ok((id, start)));
+            return TrialEnd::Start { job: id, start };
         }
         let ended = play.engine.state();
         match within_time_limit(ended, id, &self.spec) {
             // As Slurm answers: the job is accepted, and this limit may change before it could start.
             Some(spec) => match SubmitTrial::new(state, &self.identity, &spec, self.at) {
                 Ok(next) => TrialEnd::Again(Box::new(next)),
-                Err(refusal) => TrialEnd::Answer(Err(refusal)),
+                Err(refusal) => TrialEnd::Refused(refusal),
             },
             None => {
                 let view = View::of(ended, &self.identity);
-                TrialEnd::Answer(Err(never(ended, id, play.now, &view)))
+                TrialEnd::Refused(never(ended, id, play.now, &view))
             }
         }
     }

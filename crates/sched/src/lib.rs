@@ -28,7 +28,7 @@ pub mod engine;
 
 pub mod forecast;
 
-pub use forecast::explain::run::{Depth, ExplainRun, explain, explain_briefly};
+pub use forecast::explain::run::{ExplainRun, ExplanationDepth, explain, explain_briefly};
 pub use pass::scheduler::{Cost, HeldNode, Scheduler};
 
 /// Maximum number of starts in one plan; the next plan contains the rest.

@@ -2,7 +2,7 @@
 
 use super::compare::{NamesOfSide, TextReplacement};
 use super::corpus::{CorpusLine, CorpusUser};
-use super::{FOLDER, read};
+use super::{ComparedProduct, read};
 use crate::build::{Profile, muster};
 use crate::guard::Guard;
 use crate::peer::{Product, start_slurm_of};
@@ -29,16 +29,22 @@ struct ClusterSide {
     names: NamesOfSide,
 }
 
-/// Both clusters, in the state of tests/differ/state.sh.
+/// Both clusters; with Slurm in the state of tests/differ/state.sh, with Grid Engine without jobs.
 pub(super) struct BothClusters {
-    slurm: ClusterSide,
+    other: ClusterSide,
     muster: ClusterSide,
     /// Bash text before each line.
     prelude: String,
     /// The daemons, which go with them.
-    _slurm: Product,
+    _other: OtherDaemons,
     _muster: Guard,
     _scratch: DifferScratch,
+}
+
+/// Daemons of the product that Muster is compared with.
+enum OtherDaemons {
+    Slurm { _product: Product },
+    GridEngine { _guard: Guard },
 }
 
 /// A directory that goes away with its value. Clusters in it are stopped before.
@@ -51,38 +57,42 @@ impl Drop for DifferScratch {
 }
 
 impl BothClusters {
-    /// Starts both; nothing where Slurm is not installed.
-    pub(super) fn start() -> Result<Option<BothClusters>> {
+    /// Starts both; nothing where the product is not installed.
+    pub(super) fn start(product: ComparedProduct) -> Result<Option<BothClusters>> {
         ensure!(is_root()?, "only root can run lines of several users");
         let program = muster(Profile::Quick)?;
         let top = std::env::temp_dir().join(format!("muster-differ-{}", std::process::id()));
         fs::create_dir(&top).with_context(|| top.display().to_string())?;
         let scratch = DifferScratch(top.clone());
-        let site = Path::new(FOLDER);
-        let Some(slurm) = start_slurm_of(&top.join("slurm"), true, Some(site))? else {
+        let path = std::env::var("PATH")?;
+        let started = match product {
+            ComparedProduct::Slurm => start_slurm(&top, &path)?,
+            ComparedProduct::GridEngine => start_grid_engine(&top, &path)?,
+        };
+        let Some((other, daemons)) = started else {
             return Ok(None);
         };
-        let (guard, home) = start_muster(&program, &top)?;
-        let path = std::env::var("PATH")?;
-        let slurm_side = ClusterSide::new(&top, "slurm", &slurm.env, &path)?;
+        let (guard, home) = start_muster(product, &program, &top)?;
         let conf = format!("{}/slurm.conf", home.display());
-        let path = format!("{}/bin:{}", home.display(), without_slurm(&top, &path)?);
+        let path = format!("{}/bin:{}", home.display(), without_others(&top, &path)?);
         let muster_side = ClusterSide::new(&top, "muster", &[("SLURM_CONF".into(), conf)], &path)?;
         let mut clusters = BothClusters {
-            slurm: slurm_side,
+            other,
             muster: muster_side,
-            prelude: read("prelude.sh")?,
-            _slurm: slurm,
+            prelude: read(product, "prelude.sh")?,
+            _other: daemons,
             _muster: guard,
             _scratch: scratch,
         };
-        clusters.bring_into_state()?;
+        if product == ComparedProduct::Slurm {
+            clusters.bring_into_state()?;
+        }
         Ok(Some(clusters))
     }
 
     /// Runs state.sh on both at once, since times are compared.
     fn bring_into_state(&mut self) -> Result<()> {
-        let script = fs::canonicalize(format!("{FOLDER}/state.sh"))?;
+        let script = fs::canonicalize("tests/differ/state.sh")?;
         let start = |side: &ClusterSide, name: &str, other: &str| -> Result<Child> {
             let mut command = Command::new("bash");
             command
@@ -96,12 +106,12 @@ impl BothClusters {
             Ok(command.spawn()?)
         };
         let children = [
-            start(&self.slurm, "slurm", "muster")?,
+            start(&self.other, "slurm", "muster")?,
             start(&self.muster, "muster", "slurm")?,
         ];
         for (mut child, side) in children
             .into_iter()
-            .zip([&mut self.slurm, &mut self.muster])
+            .zip([&mut self.other, &mut self.muster])
         {
             let status = child.wait()?;
             let log = fs::read_to_string(side.folder.join("state.log"))?;
@@ -118,10 +128,14 @@ impl BothClusters {
         Ok(())
     }
 
-    /// Leaves both clusters until standard input ends, for lines that are typed by hand: target/differ-slurm.sh and
-    /// target/differ-muster.sh, which bash reads, have the variables and functions that lines have.
+    /// Leaves both clusters until standard input ends, for lines that are typed by hand: target/differ-muster.sh and the file beside it
+    /// of the other product, which bash reads, have the variables and functions that lines have.
     pub(super) fn hold(&self) -> Result<()> {
-        for (side, name) in [(&self.slurm, "slurm"), (&self.muster, "muster")] {
+        let other = match self._other {
+            OtherDaemons::Slurm { .. } => "slurm",
+            OtherDaemons::GridEngine { .. } => "grid-engine",
+        };
+        for (side, name) in [(&self.other, other), (&self.muster, "muster")] {
             let mut text = format!("cd {}\n", side.folder.display());
             for (key, value) in &side.environment {
                 text += &format!("export {key}='{value}'\n");
@@ -130,18 +144,18 @@ impl BothClusters {
             fs::write(&file, text + &self.prelude).context(file)?;
         }
         println!(
-            "source target/differ-slurm.sh or target/differ-muster.sh; end of input ends both"
+            "source target/differ-{other}.sh or target/differ-muster.sh; end of input ends both"
         );
         std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
         Ok(())
     }
 
-    /// Output of a line on Slurm and on Muster.
+    /// Output of a line on the other product and on Muster.
     pub(super) fn answers(&self, line: &CorpusLine) -> Result<(Vec<String>, Vec<String>)> {
         let script = format!("{}\n{}\n", self.prelude, line.text);
-        let slurm = self.slurm.start(line.user, &script)?;
+        let other = self.other.start(line.user, &script)?;
         let muster = self.muster.start(line.user, &script)?;
-        Ok((self.slurm.answer(slurm)?, self.muster.answer(muster)?))
+        Ok((self.other.answer(other)?, self.muster.answer(muster)?))
     }
 }
 
@@ -208,15 +222,17 @@ impl ClusterSide {
     }
 }
 
-/// Slurm's commands. One that Muster lacks must not be found for it.
-const COMMANDS: [&str; 21] = [
-    "sacct", "sacctmgr", "salloc", "sattach", "sbatch", "sbcast", "scancel", "scontrol",
-    "scrontab", "sdiag", "seff", "sgather", "sh5util", "sinfo", "sprio", "squeue", "sreport",
-    "srun", "sshare", "sstat", "strigger",
+/// Slurm's commands, and those of Grid Engine. One that Muster lacks must not be found for it.
+const COMMANDS: [&str; 43] = [
+    "qacct", "qalter", "qconf", "qdel", "qhold", "qhost", "qlogin", "qmake", "qmod", "qping",
+    "qquota", "qrdel", "qresub", "qrls", "qrsh", "qrstat", "qrsub", "qselect", "qsh", "qstat",
+    "qsub", "qtcsh", "sacct", "sacctmgr", "salloc", "sattach", "sbatch", "sbcast", "scancel",
+    "scontrol", "scrontab", "sdiag", "seff", "sgather", "sh5util", "sinfo", "sprio", "squeue",
+    "sreport", "srun", "sshare", "sstat", "strigger",
 ];
 
-/// A PATH with links to all programs but Slurm's.
-fn without_slurm(top: &Path, path: &str) -> Result<String> {
+/// A PATH with links to all programs but those of other products.
+fn without_others(top: &Path, path: &str) -> Result<String> {
     let folder = top.join("bin");
     fs::create_dir(&folder)?;
     for entry in path
@@ -252,20 +268,68 @@ fn ids(user: CorpusUser) -> Result<(u32, u32)> {
     id().zip(id()).context("/etc/passwd cannot be read")
 }
 
-/// Starts Muster with the configuration that the peer has.
-fn start_muster(program: &Path, top: &Path) -> Result<(Guard, PathBuf)> {
+fn start_slurm(top: &Path, path: &str) -> Result<Option<(ClusterSide, OtherDaemons)>> {
+    let site = Path::new(ComparedProduct::Slurm.folder());
+    let started = start_slurm_of(&top.join("slurm"), true, Some(site))?;
+    let Some(product) = started else {
+        return Ok(None);
+    };
+    let side = ClusterSide::new(top, "slurm", &product.env, path)?;
+    Ok(Some((side, OtherDaemons::Slurm { _product: product })))
+}
+
+/// Directory of Grid Engine's commands in Debian.
+const GRID_ENGINE_COMMANDS: &str = "/usr/lib/gridengine";
+
+fn start_grid_engine(top: &Path, path: &str) -> Result<Option<(ClusterSide, OtherDaemons)>> {
+    let script = "bench/gridengine-peer.sh";
+    let cell = top.join("grid-engine");
+    let cell_text = cell.display().to_string();
+    let guard = Guard::new(&[script, "down", &cell_text], &[], None)?;
+    let output = Command::new(script)
+        .args(["up", &cell_text])
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()?;
+    if output.status.code() == Some(3) {
+        return Ok(None);
+    }
+    ensure!(
+        output.status.success(),
+        "the Grid Engine cell did not start"
+    );
+    let text = String::from_utf8(output.stdout)?;
+    let pairs = text.lines().filter_map(|line| line.split_once('='));
+    let pairs = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let path = format!("{GRID_ENGINE_COMMANDS}:{path}");
+    let side = ClusterSide::new(top, "grid-engine", &pairs.collect::<Vec<_>>(), &path)?;
+    Ok(Some((side, OtherDaemons::GridEngine { _guard: guard })))
+}
+
+/// Starts Muster with the configuration that the other product has.
+fn start_muster(product: ComparedProduct, program: &Path, top: &Path) -> Result<(Guard, PathBuf)> {
     let home = top.join("muster");
     let home_text = home.display().to_string();
     let words = [&*program.to_string_lossy(), "down", "--purge"];
     let guard = Guard::new(&words, &[("MUSTER_HOME", &home_text)], None)?;
     let host = String::from_utf8(Command::new("hostname").output()?.stdout)?;
-    let head = format!("ClusterName=peer\nSlurmctldHost={}\n{HEAD}", host.trim());
+    let host = host.trim();
+    let head = format!("ClusterName=peer\nSlurmctldHost={host}\n");
     let file = top.join("muster.conf");
-    // As bench/slurm-peer.sh says of Slurm's nodes.
-    let place = format!("NodeHostname={} NodeAddr=127.0.0.1 CPUs=", host.trim());
-    let nodes = read("slurm.conf")?.replace("CPUs=", &place);
-    fs::write(&file, head + &nodes)?;
-    fs::copy(format!("{FOLDER}/gres.conf"), top.join("gres.conf"))?;
+    let place = format!("NodeHostname={host} NodeAddr=127.0.0.1 CPUs=");
+    let text = match product {
+        // As bench/slurm-peer.sh says of Slurm's nodes.
+        ComparedProduct::Slurm => {
+            head + HEAD + &read(product, "slurm.conf")?.replace("CPUs=", &place)
+        }
+        ComparedProduct::GridEngine => {
+            let conf = read(product, "muster.conf")?.replace("=n1", &format!("={host}"));
+            head + &conf.replace("CPUs=", &place)
+        }
+    };
+    fs::write(&file, text)?;
+    let folder = product.folder();
+    fs::copy(format!("{folder}/gres.conf"), top.join("gres.conf"))?;
     let output = Command::new(program)
         .arg("up")
         .arg("-f")
@@ -275,6 +339,9 @@ fn start_muster(program: &Path, top: &Path) -> Result<(Guard, PathBuf)> {
         .output()?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     ensure!(output.status.success(), "muster up failed: {said}");
+    if product == ComparedProduct::GridEngine {
+        fs::copy(format!("{folder}/sge.conf"), home.join("sge.conf"))?;
+    }
     Ok((guard, home))
 }
 

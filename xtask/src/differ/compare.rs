@@ -45,7 +45,9 @@ impl NamesOfSide {
     /// An answer as lines: output, error output, exit status.
     pub(super) fn lines(&self, out: &str, err: &str, status: i32) -> Vec<String> {
         let mut lines: Vec<String> = self.normalised(out).lines().map(str::to_owned).collect();
-        lines.extend(self.normalised(err).lines().map(|line| format!("! {line}")));
+        let errors = self.normalised(err);
+        let errors = errors.lines().filter(|line| !line.trim().is_empty());
+        lines.extend(errors.map(|line| format!("! {line}")));
         lines.push(format!("exit {status}"));
         lines
     }

@@ -48,9 +48,9 @@ const FILES: [(&str, CorpusKind); 3] = [
     ("changes", CorpusKind::Change),
 ];
 
-/// The lines of all files in tests/differ/lines; the first word of a file's name is its kind.
-pub(super) fn read_all() -> Result<Vec<CorpusLine>> {
-    let folder = format!("{}/lines", super::FOLDER);
+/// The lines of all files in `lines` of a folder; the first word of a file's name is its kind.
+pub(super) fn read_all(folder: &str) -> Result<Vec<CorpusLine>> {
+    let folder = format!("{folder}/lines");
     let mut files: Vec<_> = fs::read_dir(&folder)
         .with_context(|| folder.clone())?
         .map(|entry| entry.map(|entry| entry.path()))

@@ -103,7 +103,7 @@ struct DrawnOption {
 /// `count` lines of a seed.
 pub(super) fn lines(seed: u64, count: usize) -> Result<Vec<CorpusLine>> {
     let table = fs::read_to_string(TABLE).context(TABLE)?;
-    let values = read("values.txt")?;
+    let values = read(super::ComparedProduct::Slurm, "values.txt")?;
     let mut lines: Vec<CorpusLine> = Vec::new();
     for (command, share) in SHARES {
         let options = options(command, &table, &values)?;

@@ -9,6 +9,7 @@ use super::records::{RawJob, Records, job_columns, owner_names};
 use super::row::{small, step_key, time};
 use super::text::Texts;
 use super::usage::amount;
+use crate::ArchivedUsage;
 use crate::store::StoreError;
 use muster_model::accounts::Transaction;
 use muster_model::known_cluster::KnownCluster;
@@ -576,7 +577,28 @@ impl Selection<'_> {
     }
 }
 
-fn length_name(key: i64) -> &'static str {
+impl UsedSum {
+    /// A sum of an archive.
+    pub fn of_archived(sum: &ArchivedUsage) -> UsedSum {
+        UsedSum {
+            length: length_name(sum.length.into()),
+            begin: sum.begin,
+            account: sum.account.clone(),
+            uid: sum.uid,
+            user: owner_names(&sum.owner).0,
+            wckey: sum.wckey.clone(),
+            device: sum.device.clone(),
+            run_ms: sum.run_ms,
+            cpu_ms: sum.cpu_ms,
+            mem_mib_ms: sum.mem_mib_ms,
+            node_ms: sum.node_ms,
+            planned_cpu_ms: sum.planned_cpu_ms,
+        }
+    }
+}
+
+/// `hour`, `day` or `month`, of the number that stores and archives have of it.
+pub fn length_name(key: i64) -> &'static str {
     match key {
         0 => "hour",
         1 => "day",

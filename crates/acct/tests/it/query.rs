@@ -540,20 +540,18 @@ fn rows_tell_what_was_asked_and_given() {
 #[test]
 fn suspended_jobs_are_found_by_when_they_were() {
     let mut scene = scene();
-    scene.happens(Event::JobSuspended {
+    let stopped = |at_s| Event::JobSuspended {
         id: JobId(2),
-        at: at(60),
+        at: at(at_s),
         turn: None,
-    });
+        by_calendar: false,
+    };
+    scene.happens(stopped(60));
     scene.happens(Event::JobResumed {
         id: JobId(2),
         at: at(70),
     });
-    scene.happens(Event::JobSuspended {
-        id: JobId(2),
-        at: at(80),
-        turn: None,
-    });
+    scene.happens(stopped(80));
     scene.end(JobId(2), JobState::Cancelled, None, 90);
     for (start, end, found) in [
         (50, 55, false),

@@ -169,6 +169,7 @@ impl Driver {
                     id: job.id,
                     at: now,
                     turn: None,
+                    by_calendar: false,
                 }),
             8 => self
                 .pick(which, phase(&[Phase::Suspended]))

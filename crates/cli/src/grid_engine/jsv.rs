@@ -92,6 +92,9 @@ fn talk(path: &str, asked: JsvRequest) -> Result<Outcome, String> {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
             format!("it did not answer in {} s", limit.as_secs())
         }
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
+            "it ended without an answer".to_owned()
+        }
         _ => e.to_string(),
     };
     let (own, theirs) = UnixStream::pair().map_err(text)?;
@@ -103,6 +106,9 @@ fn talk(path: &str, asked: JsvRequest) -> Result<Outcome, String> {
         .stdin(Stdio::from(std::os::fd::OwnedFd::from(theirs)))
         .stdout(Stdio::from(std::os::fd::OwnedFd::from(output)))
         .spawn()
+        .map_err(text)?;
+    // One that does not read leaves a large environment unsent.
+    own.set_write_timeout(Some(limit.max(Duration::from_millis(1))))
         .map_err(text)?;
     let mut running = Running(child, own);
     let (mut verification, first) = Verification::begin(asked);

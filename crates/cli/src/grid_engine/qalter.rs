@@ -2,8 +2,8 @@
 
 use super::arguments::{OptionArgument, Parsed};
 use super::qstat::lines::is_pending;
-use super::request::{Request, ResourceRequest, WorkDir};
-use super::{fail, output, qhold, qsub, run_command, selection, site, unreachable};
+use super::request::{Refused, Request, ResourceRequest, WorkDir};
+use super::{fail, missing, output, qhold, qsub, run_command, selection, site, unreachable};
 use crate::connect::Client;
 use crate::options::{HelpForm, Opt, Spec, flag, opt};
 use crate::say::{self, Say};
@@ -15,7 +15,7 @@ use muster_conf::options::values::{self, time};
 use muster_conf::options::{ChosenOptions, OptionCommand};
 use muster_model::command::{JobUpdate, UserCommand};
 use muster_model::grid_engine as marks;
-use muster_model::job::Job;
+use muster_model::job::{Hold, Job, Reason};
 use muster_model::spec::{
     Dependency, DependencyKind, DependencyTerm, JobSpec, MemoryAsk, ResourceAsk, StdioSpec,
 };
@@ -83,7 +83,8 @@ static OPTIONS: &[Opt] = &[
     .partly("all but s_rt and qname; of jobs of other commands than qsub, h_rt and memory alone"),
     opt("m", "events", "send mail").partly("s, mail when a job is suspended, is not sent"),
     opt("M", "addresses", "who gets the mail").partly("the first address only"),
-    opt("masterq", "queues", "queues for the first task").refused("a job runs in one partition"),
+    opt("masterq", "queues", "queues for the first task")
+        .partly("without hosts; the whole job is in one of these queues"),
     opt("masterl", "resources", "requests of the first task").refused(LATER),
     opt("mbind", "policy", "how memory is bound").refused(LATER),
     opt(
@@ -138,8 +139,13 @@ static OPTIONS: &[Opt] = &[
     opt("v", "variables", "variables of the job").refused(LATER),
     flag("V", "all variables").refused(LATER),
     flag("verify", "print the job and change nothing").refused("use qstat -j JOB"),
-    opt("w", "e|w|n|p|v", "verify").partly(
-        "v and p are refused: use muster why JOB; what can never run is refused at all other levels",
+    opt(
+        "w",
+        "e|w|n|p|v",
+        "verify: v and p say whether queues can run the job",
+    )
+    .partly(
+        "after the other changes of the line are made; what can never run is refused at all levels",
     ),
     opt("wd", "directory", "run in this directory"),
     opt("@", "file", "read options from a file").refused("write them on the command line"),
@@ -159,15 +165,10 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
         .filter(|given| !matches!(given.name, "h" | "t" | "u"))
         .collect();
     for given in &asked {
-        if given.name == "w" && matches!(given.value(), "v" | "p") {
-            return Err(fail(
-                "qalter: -w v and -w p are not supported: use muster why JOB",
-                1,
-            ));
-        }
-        request
-            .take(given)
-            .map_err(|refused| qsub::complain(&refused))?;
+        request.take(given).map_err(|refused| match refused {
+            Refused::Line(text, status) => fail(&text.replacen("qsub:", "qalter:", 1), status),
+            Refused::Job(why) => missing(&why, 1),
+        })?;
     }
     let hold = parsed
         .last("h")
@@ -180,11 +181,16 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
     }
     let is_change = |given: &&&OptionArgument| !matches!(given.name, "hard" | "soft" | "w");
     let asked: Vec<&OptionArgument> = asked.iter().filter(is_change).copied().collect();
-    if asked.is_empty() && hold.is_none() && parsed.ignored.is_empty() {
+    let is_verified = matches!(request.verify, Some('v' | 'p'));
+    if asked.is_empty() && !is_verified && hold.is_none() && parsed.ignored.is_empty() {
         return Err(fail("qalter: nothing is to be changed", 1));
     }
     let mapping = site::mapping()?;
     let mut client = Client::connect_patiently(line::PATIENCE).map_err(|e| unreachable(&e))?;
+    if let Some(change) = hold {
+        let kinds = parsed.last("h").unwrap_or_default();
+        qhold::require_operator(&mut client, change, kinds)?;
+    }
     let mut names: Vec<&str> = Vec::new();
     for given in &asked {
         // Both kinds of predecessors are one list.
@@ -218,8 +224,35 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
             say::stdout(&done(name, what, &shown, &request));
             follow(&mut job, update);
         }
-        Ok(())
+        match is_verified {
+            true => verify(client, &job),
+            false => Ok(()),
+        }
     })
+}
+
+/// `-w v`, `-w p`: says whether queues can run the job as it is now, and why not.
+fn verify(client: &mut Client, job: &Job) -> Result<(), u8> {
+    if !is_pending(job) || job.hold != Hold::None {
+        say::stdout("verification: job is already running or is held\n");
+        return Ok(());
+    }
+    let found = crate::why::ask(client, job.id);
+    let found = found.map_err(|error| complain(format!("error: {error}")))?;
+    // Jobs without a time limit may be in its way: when it starts is not known then.
+    let waits_for_room = matches!(
+        found.reason,
+        Reason::None | Reason::Resources | Reason::Priority
+    );
+    if found.start.is_some() || waits_for_room {
+        say::stdout("verification: found suitable queue(s)\n");
+        return Ok(());
+    }
+    let number = selection::number(job);
+    for why in &found.waits_for {
+        say::stdout(&format!("Job {number} cannot run: {why}\n"));
+    }
+    Err(complain("verification: no suitable queues".to_owned()))
 }
 
 /// Lines about a change, in Grid Engine's words.
@@ -320,6 +353,27 @@ fn update(
             update.shown.push(asked);
             "hard queue list"
         }
+        "masterq" => {
+            let ctx = site::cluster(client).map_err(|e| complain(e.to_string()))?;
+            let found = site::resolve(mapping, &ctx.partitions, &request.master_queues);
+            let found = found.map_err(complain)?;
+            if found.nodes.is_some() {
+                let why = "hosts of -masterq cannot be changed; name queues alone";
+                return Err(complain(why.to_owned()));
+            }
+            let own = &job.spec.partitions;
+            let is_asked = marks::value(&job.spec, marks::HARD_QUEUES).is_some();
+            let mut partitions = found.partitions;
+            partitions.retain(|name| !is_asked || own.contains(name));
+            if partitions.is_empty() {
+                let why = "no queue of -masterq is among those of -q";
+                return Err(complain(why.to_owned()));
+            }
+            update.partitions = Some(partitions);
+            let asked = request.master_queues.join(",");
+            update.shown.push((marks::MASTER_QUEUES.to_owned(), asked));
+            "master hard queue list"
+        }
         "hold_jid" => {
             update.dependency = Some(dependency(request, job, client)?);
             if !request.hold_jid.is_empty() {
@@ -343,6 +397,11 @@ fn update(
         }
         "o" | "e" | "i" | "j" => {
             update.stdio = Some(stdio(name, request, job));
+            if name == "j" {
+                let merges = if request.merge { "y" } else { "n" };
+                let mark = (marks::MERGE.to_owned(), merges.to_owned());
+                update.shown.push(mark);
+            }
             match name {
                 "o" => "stdout path list",
                 "e" => "stderr path list",
@@ -422,7 +481,7 @@ fn slots(
     }
     let Some(rule) = mapping.rule(pe) else {
         return Err(format!(
-            "job rejected: the requested parallel environment \"{pe}\" does not exist"
+            "denied: parallel environment \"{pe}\" does not exist"
         ));
     };
     let Some(least) = rule.lay_out(&mut ask, &slots.all) else {
@@ -472,7 +531,7 @@ fn dependency(request: &Request, job: &Job, client: &mut Client) -> Result<Depen
 
 /// Prints an error.
 fn complain(why: String) -> u8 {
-    say::stderr(&format!("qalter: {why}\n"));
+    say::stdout(&format!("{why}\n"));
     1
 }
 

@@ -286,8 +286,14 @@ impl ClusterData {
                     .collect(),
             )),
             "sprj" => self.project(name),
-            "scall" => none("calendar"),
-            "scal" => Err(format!("{name} is not a calendar")),
+            "scall" if self.mapping.calendars.is_empty() => none("calendar"),
+            "scall" => {
+                let all = self.mapping.calendars.iter();
+                let mut all: Vec<String> = all.map(|own| own.name.clone()).collect();
+                all.sort();
+                Ok(lines(all))
+            }
+            "scal" => self.calendar(name),
             "sckpt" => Err(format!(
                 "{name} is not a checkpointing interface definition"
             )),
@@ -504,6 +510,10 @@ impl ClusterData {
             "projects" => accounts(&partition.allow_accounts),
             "xprojects" => accounts(&partition.deny_accounts),
             "h_rt" => limit.clone(),
+            "calendar" => {
+                let calendar = partition.calendar.as_ref();
+                calendar.map_or_else(|| "NONE".to_owned(), |own| own.calendar.name.clone())
+            }
             _ => "NONE".to_owned(),
         };
         let value = |(key, same): (&str, &str)| match same {
@@ -527,6 +537,30 @@ impl ClusterData {
         let rule = self.mapping.rule(name);
         let rule = rule.ok_or_else(|| format!("{name} is not a parallel environment"))?;
         Ok(self.environment_text(name, rule))
+    }
+
+    fn calendar(&self, name: &str) -> Result<String, String> {
+        let found = self.mapping.calendar(name);
+        let found = found.ok_or_else(|| format!("{name} is not a calendar"))?;
+        Ok(objects::calendar_text(name, &found.year, &found.week))
+    }
+
+    /// Queues that have a calendar.
+    fn queues_with_calendar(&self, name: &str) -> Vec<String> {
+        let has_it = |partition: &PartitionConfig| {
+            let calendar = partition.calendar.as_ref();
+            calendar.is_some_and(|own| own.calendar.name == name)
+        };
+        let all = self.queues().into_iter();
+        let with = all.filter(|(_, partition)| has_it(partition));
+        let mut with: Vec<String> = with.map(|(queue, _)| queue).collect();
+        let in_file = self.mapping.queue_calendars.iter();
+        with.extend(
+            in_file
+                .filter(|(_, own)| own == name)
+                .map(|(queue, _)| queue.clone()),
+        );
+        with
     }
 
     /// Slots of all hosts.

@@ -2,7 +2,7 @@
 
 use super::arguments::Parsed;
 use super::selection::{self, JobOperand};
-use super::{fail, fits, run_command, unreachable};
+use super::{fail, fits, missing, run_command, unreachable};
 use crate::connect::{Client, ConnectError};
 use crate::options::{HelpForm, Opt, Spec, flag, opt};
 use crate::say;
@@ -76,7 +76,7 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
         let whose = parsed.last("u").unwrap_or_default();
         let mine: Vec<&Job> = jobs.iter().collect();
         if mine.is_empty() {
-            return Err(fail(
+            return Err(missing(
                 &format!("There is no job registered for the following users: {whose}"),
                 1,
             ));
@@ -108,11 +108,11 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
                 ),
             };
             status = match (whose, one.tasks) {
-                (Some(users), _) => fail(
+                (Some(users), _) => missing(
                     &format!("The job {} of user(s) {users} does not exist", one.text),
                     1,
                 ),
-                (None, Some(tasks)) => fail(
+                (None, Some(tasks)) => missing(
                     &format!(
                         "denied: job-array task \"{}.{}\" does not exist",
                         one.text,
@@ -120,7 +120,7 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
                     ),
                     1,
                 ),
-                (None, None) => fail(&format!("denied: job \"{}\" does not exist", one.text), 1),
+                (None, None) => missing(&format!("denied: job \"{}\" does not exist", one.text), 1),
             };
             continue;
         }

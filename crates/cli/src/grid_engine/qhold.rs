@@ -1,8 +1,9 @@
 //! qhold and qrls: holds of jobs.
 
 use super::arguments::{self, OperandPosition, Parsed};
-use super::{fail, qdel, selection, unreachable};
+use super::{fail, missing, qdel, selection, unreachable};
 use crate::connect::{Client, ConnectError};
+use crate::listing::query;
 use crate::options::{HelpForm, Opt, Spec, flag, opt};
 use crate::say;
 use crate::submit::line;
@@ -122,9 +123,50 @@ fn run(parsed: &Parsed, name: &str, hold: bool) -> Result<ExitCode, ExitCode> {
     let kinds = parsed.last("h").unwrap_or("u");
     let change = change(kinds, hold).map_err(|why| fail(&why, WRONG_HOLD))?;
     let mut client = Client::connect_patiently(line::PATIENCE).map_err(|e| unreachable(&e))?;
+    require_operator(&mut client, change, kinds)?;
     each(parsed, name, &mut client, NO_JOB, |client, job, target| {
         change_one(client, job, change.command(target), "hold")
     })
+}
+
+/// Grid Engine's exit status for holds that are not the caller's to set.
+const NO_OPERATOR: u8 = 10;
+
+/// Refuses an operator's hold to others: the controller would take it as the user's own.
+pub(super) fn require_operator(
+    client: &mut Client,
+    change: Change,
+    kinds: &str,
+) -> Result<(), ExitCode> {
+    let own = nix::unistd::getuid();
+    if change != Change::HoldByAdmin || own.is_root() {
+        return Ok(());
+    }
+    let name = line::user(&own.to_string()).map(|user| user.name);
+    let name = name.unwrap_or_default();
+    let accounts = query::accounts(client).map_err(|e| unreachable(&e))?;
+    let user = accounts.accounts.users.get(&name);
+    if user.is_some_and(|user| is_of_staff(&user.admin_level)) {
+        return Ok(());
+    }
+    let settings = query::config(client).map_err(|e| unreachable(&e))?.pairs;
+    let owner = settings.iter().find(|(key, _)| key == "SlurmUser");
+    if owner.is_some_and(|(_, value)| value.ends_with(&format!("({own})"))) {
+        return Ok(());
+    }
+    let role = match kinds.contains('s') {
+        true => "manager",
+        false => "operator",
+    };
+    Err(missing(
+        &format!("denied: \"{name}\" must be {role} to set {role} hold"),
+        NO_OPERATOR,
+    ))
+}
+
+/// Whether a user of this `AdminLevel` may hold as an operator.
+fn is_of_staff(level: &str) -> bool {
+    ["operator", "administrator", "admin"].contains(&level.to_ascii_lowercase().as_str())
 }
 
 /// Does something to each job that a command line names. Gives the exit status of the last failure.
@@ -165,7 +207,7 @@ pub(super) fn each(
             .filter_map(|job| Some((job, one.part(job)?)))
             .collect();
         if parts.is_empty() {
-            fail(
+            missing(
                 &format!("denied: job \"{}\" does not exist", one.text),
                 no_job,
             );

@@ -3,7 +3,7 @@
 use super::arguments::Parsed;
 use super::qstat::lines;
 use super::qstat::queues::{self, Instance};
-use super::{fail, run_command, selection, site, unreachable};
+use super::{fail, missing, run_command, selection, site, unreachable};
 use crate::connect::{Client, ConnectError};
 use crate::options::{HelpForm, Opt, Spec, flag, opt};
 use crate::say;
@@ -100,7 +100,7 @@ fn jobs(client: &mut Client, list: &str, action: &str) -> Result<bool, ExitCode>
         let is_meant = |job: &&Job| one.is(job) && (one.job.is_some() || job.spec.owner.uid == own);
         let found: Vec<&Job> = all.iter().filter(is_meant).collect();
         if found.is_empty() {
-            fail(&format!("invalid queue or job \"{}\"", one.text), 1);
+            missing(&format!("invalid queue or job \"{}\"", one.text), 1);
             well = false;
         }
         for job in found {
@@ -205,7 +205,7 @@ fn chosen(client: &mut Client, word: &str) -> Result<Vec<Instance>, ExitCode> {
 fn queue(client: &mut Client, word: &str, action: &str) -> Result<bool, ExitCode> {
     let instances = chosen(client, word)?;
     if instances.is_empty() {
-        fail(&format!("invalid queue \"{word}\""), 1);
+        missing(&format!("invalid queue \"{word}\""), 1);
         return Ok(false);
     }
     let service = |client: &mut Client, state: ServiceChange| match word.contains('@') {

@@ -1,7 +1,7 @@
 //! qresub: submits copies of jobs.
 
 use super::arguments::{self, OperandPosition};
-use super::{environment, fail, qdel, selection, unreachable};
+use super::{environment, fail, missing, qdel, selection, unreachable};
 use crate::connect::{Client, ConnectError};
 use crate::listing::query;
 use crate::options::{HelpForm, Spec, flag, opt};
@@ -65,7 +65,7 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
         let mut found: Vec<&Job> = jobs.iter().filter(|job| one.is(job)).collect();
         found.dedup_by_key(|job| selection::number(job));
         if found.is_empty() {
-            status = fail(&format!("job \"{}\" does not exist", one.text), NO_JOB);
+            status = missing(&format!("job \"{}\" does not exist", one.text), NO_JOB);
         }
         for job in found {
             match copy(&mut client, job, hold) {

@@ -49,7 +49,10 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
     if matches!(request.verify, Some('e' | 'w')) {
         verify(&mut client, &command.submit, request.verify == Some('e'))?;
     }
-    let reply = client.command(command.submit).map_err(|e| refused(&e))?;
+    let asks = matches!(request.verify, Some('v' | 'p'));
+    let reply = client
+        .command(command.submit)
+        .map_err(|e| refused(&e, asks))?;
     match reply {
         Reply::Submitted {
             id,
@@ -71,7 +74,7 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
                 ));
             }
             match request.sync {
-                true => Ok(sync::wait(client, id)),
+                true => Ok(sync::wait(client, id, request.terse)),
                 false => Ok(ExitCode::SUCCESS),
             }
         }
@@ -101,8 +104,12 @@ pub(crate) fn request(args: &[String]) -> Result<UserCommand, ExitCode> {
 /// Asks whether the job could run on the nodes that there are.
 fn verify(client: &mut Client, submit: &UserCommand, must: bool) -> Result<(), ExitCode> {
     let mut asked = submit.clone();
-    if let UserCommand::Submit { test_only, .. } = &mut asked {
+    if let UserCommand::Submit {
+        spec, test_only, ..
+    } = &mut asked
+    {
         *test_only = true;
+        spec.hold = false;
     }
     match client.command(asked) {
         Err(ConnectError::Refused(refusal)) => {
@@ -130,8 +137,8 @@ fn announce(request: &Request, id: &str, name: &str) {
     say::stdout(&text);
 }
 
-/// Why the controller takes no such job.
-fn refused(error: &ConnectError) -> ExitCode {
+/// Why the controller takes no such job, or why none could run where that was asked.
+fn refused(error: &ConnectError, asks: bool) -> ExitCode {
     let ConnectError::Refused(refusal) = error else {
         return unreachable(error);
     };
@@ -149,7 +156,13 @@ fn refused(error: &ConnectError) -> ExitCode {
         ),
         RefusalCode::NodeConfigUnavailable => {
             say::stderr(&format!("{detail}\n"));
-            unable_to_run("error: no suitable queues")
+            unable_to_run(match asks {
+                true => "verification: no suitable queues",
+                false => "error: no suitable queues",
+            })
+        }
+        RefusalCode::AccessDenied if refusal.detail.contains("--nice below 0") => {
+            unable_to_run("job rejected: positive submission priority requires operator privileges")
         }
         _ => unable_to_run(&format!("job rejected: {detail}")),
     }
@@ -245,7 +258,7 @@ pub(super) fn complain(refused: &Refused) -> ExitCode {
 }
 
 fn program(words: &[String], is_binary: bool) -> Result<Program, ExitCode> {
-    let no_command = || fail("qsub: no command or script to run with -b y", 2);
+    let no_command = || fail("qsub: command required for a binary job", 2);
     let (path, args) = match words.split_first() {
         Some((path, args)) if path != "-" => (path.clone(), args.to_vec()),
         _ if is_binary => return Err(no_command()),
@@ -268,6 +281,10 @@ fn program(words: &[String], is_binary: bool) -> Result<Program, ExitCode> {
         name,
     })
 }
+
+/// The line where standard input has no script, and its exit status.
+const NO_INPUT: &str = "Unable to read script file because of error: no input read from stdin";
+const NO_INPUT_STATUS: u8 = 4;
 
 fn read_script(path: &str) -> Result<Vec<u8>, ExitCode> {
     let unable = |e: &std::io::Error| {
@@ -301,7 +318,10 @@ fn read_script(path: &str) -> Result<Vec<u8>, ExitCode> {
         ));
     }
     if bytes.iter().all(u8::is_ascii_whitespace) {
-        return Err(refuse("the script is empty"));
+        return Err(match path {
+            "" => fail(NO_INPUT, NO_INPUT_STATUS),
+            _ => refuse("the script is empty"),
+        });
     }
     Ok(bytes)
 }

@@ -13,9 +13,12 @@ pub(super) enum Refused {
     Job(String),
 }
 
+/// Grid Engine's exit status for values that an option cannot have.
+const WRONG_VALUE: u8 = 7;
+
 impl Refused {
     fn usage(text: String) -> Refused {
-        Refused::Line(format!("qsub: {text}"), 2)
+        Refused::Line(format!("qsub: {text}"), WRONG_VALUE)
     }
 }
 
@@ -151,6 +154,26 @@ impl Request {
         Some(self.rule.unwrap_or(own))
     }
 
+    /// Checks options that need others beside them; those of a job class may come later.
+    ///
+    /// # Errors
+    /// One is missing.
+    pub(super) fn check_array(&self) -> Result<(), Refused> {
+        if self.tasks.is_some() || self.class.is_some() {
+            return Ok(());
+        }
+        if self.task_limit.is_some_and(|limit| limit > 0) {
+            let why = "invalid \"task concurrency\" value in job request: -tc needs -t";
+            return Err(Refused::Job(why.to_owned()));
+        }
+        if !self.hold_jid_ad.is_empty() {
+            let why =
+                "Can only specify \"-hold_jid_ad\" option with an array job (using \"-t\" option)";
+            return Err(Refused::Job(why.to_owned()));
+        }
+        Ok(())
+    }
+
     /// Adds an option.
     ///
     /// # Errors
@@ -194,6 +217,7 @@ impl Request {
             "q" if self.is_soft => self.soft_queues.extend(list(given)?),
             "q" => self.queues.extend(list(given)?),
             "r" => self.rerun = Some(yes(given)?),
+            "R" => drop(yes(given)?),
             "S" => self.shell = Some(path(given)?),
             "shell" => self.without_shell = !yes(given)?,
             "sync" => self.sync = waits_for_end(given)?,
@@ -300,8 +324,9 @@ fn list(given: &OptionArgument) -> Result<Vec<String>, Refused> {
 
 fn job_name(text: &str) -> Result<String, Refused> {
     if text.contains('/') {
-        return Err(Refused::usage(
-            "argument to -N option must not contain / ".to_owned(),
+        return Err(Refused::Line(
+            "qsub: argument to -N option must not contain / ".to_owned(),
+            2,
         ));
     }
     object_name(text)
@@ -311,7 +336,7 @@ fn job_name(text: &str) -> Result<String, Refused> {
 pub(super) fn object_name(text: &str) -> Result<String, Refused> {
     let job = |why: String| Err(Refused::Job(why));
     if text.is_empty() {
-        return job("denied: \"\" is not a valid object name (it is empty)".to_owned());
+        return job("job rejected cause there is no job_name in the request".to_owned());
     }
     if text.starts_with(|c: char| c.is_ascii_digit()) {
         return job(format!(
@@ -546,6 +571,29 @@ mod tests {
     }
 
     #[test]
+    fn options_of_arrays_need_an_array() {
+        for (line, why) in [
+            (
+                "-tc 2",
+                Some("invalid \"task concurrency\" value in job request: -tc needs -t"),
+            ),
+            (
+                "-hold_jid_ad 5",
+                Some(
+                    "Can only specify \"-hold_jid_ad\" option with an array job (using \"-t\" option)",
+                ),
+            ),
+            ("-tc 0", None),
+            ("-tc 2 -t 1-3", None),
+            ("-tc 2 -jc class", None),
+            ("-t 1-3 -hold_jid_ad 5", None),
+        ] {
+            let found = request(line).unwrap().check_array().err();
+            assert_eq!(found, why.map(|why| Refused::Job(why.to_owned())), "{line}");
+        }
+    }
+
+    #[test]
     fn options_add_up_or_replace() {
         let r = request("-N a -N b -l h_rt=5 -l gpu=1,h_rt=6 -v A=1,B -v A=2 -q x -q y -soft -l big -hard -l q=z").unwrap();
         assert_eq!(r.name.as_deref(), Some("b"));
@@ -585,13 +633,19 @@ mod tests {
     #[test]
     fn malformed_options_are_named() {
         let job = |text: &str| Refused::Job(text.to_owned());
-        let line = |text: &str| Refused::Line(format!("qsub: {text}"), 2);
+        let line = |text: &str| Refused::Line(format!("qsub: {text}"), WRONG_VALUE);
         for (options, why) in [
             (
                 "-N 1bad",
                 job("denied: \"1bad\" is not a valid object name (cannot start with a digit)"),
             ),
-            ("-N a/b", line("argument to -N option must not contain / ")),
+            (
+                "-N a/b",
+                Refused::Line(
+                    "qsub: argument to -N option must not contain / ".to_owned(),
+                    2,
+                ),
+            ),
             ("-N a:b", job("Colon (':') not allowed in objectname")),
             (
                 "-P none",

@@ -81,6 +81,7 @@ pub(super) fn command(
         let text = "qsub: -now y of an array of several tasks is not supported: tasks of an array start one by one; use -pe";
         return Err(super::fail(text, 1));
     }
+    request.check_array().map_err(|e| qsub::complain(&e))?;
     let name = request.name.clone().unwrap_or_else(|| program.name.clone());
     let resources = resources(request, mapping, client)?;
     let mut chosen =
@@ -106,6 +107,9 @@ pub(super) fn command(
     if !request.binary {
         spec.argv.clone_from(&program.args);
     }
+    let test_only = matches!(request.verify, Some('v' | 'p'));
+    // Holds do not count where it is only asked whether hosts can run it.
+    spec.hold &= !test_only;
     let environment = environment::of_job(request, &name);
     let mut context = capture::context(environment.clone(), None)
         .map_err(|why| super::fail(&format!("qsub: {why}"), 1))?;
@@ -118,7 +122,7 @@ pub(super) fn command(
     let submit = UserCommand::Submit {
         spec: Box::new(spec),
         blobs: blobs.map(|(id, bytes)| (id, bytes.into())).into(),
-        test_only: matches!(request.verify, Some('v' | 'p')),
+        test_only,
     };
     Ok(Submission {
         name,

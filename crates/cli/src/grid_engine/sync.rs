@@ -11,8 +11,9 @@ use muster_proto::acct::{AcctJob, AcctQuery};
 use muster_proto::client::{JobFilter, RequestBody, Response};
 use std::process::ExitCode;
 
-/// Waits until a job has ended, all of its tasks if it is an array. Gives the first exit status that is not 0.
-pub(super) fn wait(mut client: Client, id: JobId) -> ExitCode {
+/// Waits until a job has ended, all of its tasks if it is an array. Gives the first exit status that is not 0. Ends
+/// without an error are left out with `-terse`, others are on standard error, as in Grid Engine.
+pub(super) fn wait(mut client: Client, id: JobId, terse: bool) -> ExitCode {
     loop {
         match client.call(RequestBody::WaitEnded(id)) {
             Ok(Response::JobEnded { .. }) => break,
@@ -43,7 +44,11 @@ pub(super) fn wait(mut client: Client, id: JobId) -> ExitCode {
     };
     let mut status = 0;
     for (text, own) in said {
-        say::stdout(&format!("{text}\n"));
+        match own {
+            0 if terse => {}
+            0 => say::stdout(&format!("{text}\n")),
+            _ => say::stderr(&format!("{text}\n")),
+        }
         if status == 0 {
             status = own;
         }

@@ -67,6 +67,7 @@ pub(crate) fn job(id: u64, name: &str) -> Job {
         resumed: false,
         power_up: None,
         gang_slice_ends: None,
+        stopped_by_calendar: false,
         id: JobId(id),
         spec: Arc::new(spec),
         array: ArrayRole::None,

@@ -455,7 +455,7 @@ fn old_partition(w: &mut Writer<'_>, p: &PartitionConfig, ctx: &Ctx) {
     w.raw("priority_job_factor", p.priority_job_factor);
     w.raw("priority_tier", p.priority_tier);
     w.text_or_empty("qos", p.qos.as_deref());
-    w.text("state", p.state.name());
+    w.text("state", p.effective_state().name());
     w.raw("total_cpus", cpus);
     w.raw("total_nodes", count);
     w.text(
@@ -519,7 +519,7 @@ fn partition(w: &mut Writer<'_>, p: &PartitionConfig, ctx: &Ctx) {
         w.raw("tier", p.priority_tier);
     });
     w.map("partition", |w| {
-        w.texts("state", [p.state.name()]);
+        w.texts("state", [p.effective_state().name()]);
     });
 }
 

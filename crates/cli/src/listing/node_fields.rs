@@ -27,7 +27,7 @@ pub(crate) struct NodeGroup<'a> {
 
 /// All columns.
 pub(crate) static FIELDS: &[Field<Nodes>] = fields![NodeGroup<'_>;
-    b'a' ["available"] "AVAIL" cut r _c o => of_partition(r, o, |p, o| o.push_str(node::availability(p.state)));
+    b'a' ["available"] "AVAIL" cut r _c o => of_partition(r, o, |p, o| o.push_str(node::availability(p.effective_state())));
     b'b' ["features_act"] "ACTIVE_FEATURES" cut r _c o => features(r, o);
     b'c' ["cpus"] "CPUS" cut r _c o => least(r, o, |n| u64::from(n.node.config.cpus));
     b'd' ["disk"] "TMP_DISK" cut r _c o => least(r, o, |n| n.node.config.tmp_disk_mib);

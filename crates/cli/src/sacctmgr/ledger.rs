@@ -1,6 +1,7 @@
 //! Where the records are: the controller, or in tests a table.
 
 use super::book::ClusterFacts;
+use super::other_clusters::OtherControllers;
 use crate::connect::{Client, ConnectError};
 use crate::listing::context::Ctx;
 use crate::listing::{Failure, query};
@@ -37,6 +38,20 @@ pub(super) trait Ledger {
 #[derive(Debug, Default)]
 pub(super) struct Controller {
     client: Option<Client>,
+    others: OtherControllers,
+}
+
+impl Controller {
+    /// The own controller and those of the other clusters of the database. Where it cannot be reached, it is tried again by the
+    /// command that needs it.
+    pub(super) fn find() -> Controller {
+        let mut client = Client::connect().ok();
+        let others = client.as_mut().map(OtherControllers::find);
+        Controller {
+            client,
+            others: others.unwrap_or_default(),
+        }
+    }
 }
 
 /// TRES that a cluster counts beside those that all clusters have.
@@ -97,18 +112,25 @@ pub(super) fn error(text: impl std::fmt::Display) -> Failure {
 
 impl Ledger for Controller {
     fn accounts(&mut self) -> Result<AccountsAnswer, Failure> {
-        query::accounts_of_clusters(self.client()?).map_err(error)
+        let mut answer = query::accounts_of_clusters(self.client()?).map_err(error)?;
+        self.others.add_records(&mut answer.accounts);
+        Ok(answer)
     }
 
+    /// The own controller makes its part first.
     fn edit(&mut self, edit: AccountsEdit) -> Result<u32, ConnectError> {
-        let client = match &mut self.client {
-            Some(client) => client,
-            none => none.insert(Client::connect()?),
-        };
-        match client.command(UserCommand::EditAccounts(Box::new(edit)))? {
-            Reply::Done { changed, .. } => Ok(changed),
-            _ => Ok(0),
+        let mut changed = 0;
+        if let Some(own) = self.others.own_part(edit.clone()) {
+            let client = match &mut self.client {
+                Some(client) => client,
+                none => none.insert(Client::connect()?),
+            };
+            let command = UserCommand::EditAccounts(Box::new(own));
+            if let Reply::Done { changed: here, .. } = client.command(command)? {
+                changed = here;
+            }
         }
+        Ok(changed.max(self.others.edit(&edit)?))
     }
 
     fn tracks_wckeys(&mut self) -> Result<bool, Failure> {

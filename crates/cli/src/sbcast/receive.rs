@@ -9,7 +9,9 @@ use nix::sys::stat::{UtimensatFlags, utimensat};
 use nix::sys::time::TimeSpec;
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -26,6 +28,8 @@ pub(super) struct WriteOrder {
     pub(super) force: bool,
     /// When it was read and changed last, in seconds, if that is kept.
     pub(super) times_s: Option<(i64, i64)>,
+    /// Whether its directory is made if it is not there, and must be the user's alone.
+    pub(super) makes_dir: bool,
 }
 
 impl WriteOrder {
@@ -42,11 +46,12 @@ impl WriteOrder {
             u8::from(self.force).to_string(),
             atime,
             mtime,
+            u8::from(self.makes_dir).to_string(),
         ]
     }
 
     fn read(words: &[String]) -> Option<WriteOrder> {
-        let [dest, size, mode, force, atime, mtime] = words else {
+        let [dest, size, mode, force, atime, mtime, makes_dir] = words else {
             return None;
         };
         let times_s = match (atime.as_str(), mtime.as_str()) {
@@ -59,12 +64,16 @@ impl WriteOrder {
             mode: u32::from_str_radix(mode, 8).ok()? & 0o777,
             force: force == "1",
             times_s,
+            makes_dir: makes_dir == "1",
         })
     }
 
     /// Writes the file.
     fn execute(&self, input: impl Read) -> io::Result<()> {
         let dest = Path::new(&self.dest);
+        if let Some(dir) = dest.parent().filter(|_| self.makes_dir) {
+            make_own_dir(dir)?;
+        }
         if !self.force && dest.symlink_metadata().is_ok() {
             return Err(Errno::EEXIST.into());
         }
@@ -122,6 +131,21 @@ impl WriteOrder {
     }
 }
 
+/// Makes a directory that only this user writes to. One that is there may be another's, who would have programs load libraries of
+/// his, so it must be this user's already.
+fn make_own_dir(dir: &Path) -> io::Result<()> {
+    match fs::DirBuilder::new().mode(0o755).create(dir) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+        made => return made,
+    }
+    let about = fs::symlink_metadata(dir)?;
+    let is_own = about.uid() == nix::unistd::geteuid().as_raw() && about.mode() & 0o022 == 0;
+    match about.is_dir() && is_own {
+        true => Ok(()),
+        false => Err(Errno::EPERM.into()),
+    }
+}
+
 /// Whether link(2) says that its file system has no hard links.
 fn lacks_links(error: &io::Error) -> bool {
     let errors = [Errno::EPERM, Errno::EOPNOTSUPP, Errno::ENOSYS];
@@ -169,6 +193,7 @@ mod tests {
                 mode: 0o640,
                 force: false,
                 times_s: None,
+                makes_dir: false,
             }
         }
 
@@ -246,11 +271,33 @@ mod tests {
     }
 
     #[test]
+    fn a_directory_of_libraries_is_the_users_alone() {
+        let dir = Dir::new("own");
+        let below = dir.0.join("x_libs");
+        let order = WriteOrder {
+            dest: below.join("a.so").display().to_string(),
+            makes_dir: true,
+            ..dir.order(3)
+        };
+        order.execute(&b"new"[..]).unwrap();
+        assert_eq!(fs::read(&order.dest).unwrap(), b"new");
+        fs::remove_file(&order.dest).unwrap();
+        fs::set_permissions(&below, fs::Permissions::from_mode(0o777)).unwrap();
+        let refused = order.execute(&b"new"[..]).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(Errno::EPERM as i32));
+        fs::remove_dir(&below).unwrap();
+        std::os::unix::fs::symlink(&dir.0, &below).unwrap();
+        let refused = order.execute(&b"new"[..]).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(Errno::EPERM as i32));
+    }
+
+    #[test]
     fn orders_are_read_as_they_are_written() {
         let dir = Dir::new("words");
         for times_s in [None, Some((-1, 7))] {
             let order = WriteOrder {
                 times_s,
+                makes_dir: times_s.is_some(),
                 ..dir.order(9)
             };
             assert_eq!(WriteOrder::read(&order.words()), Some(order));

@@ -22,6 +22,7 @@ pub(crate) const FIELDS: &[(&str, OptionStatus)] = &[
     ("AllowGroups", OptionStatus::Works),
     ("AllowQos", OptionStatus::Works),
     ("Alternate", OptionStatus::Works),
+    ("Calendar", OptionStatus::Works),
     ("CpuBind", OptionStatus::Works),
     ("Default", OptionStatus::Works),
     ("DefaultTime", OptionStatus::Works),

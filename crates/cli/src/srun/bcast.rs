@@ -3,6 +3,8 @@
 use super::allocation;
 use super::line::SubmitLine;
 use crate::sbcast;
+use crate::sbcast::libraries::{self, CopyDefaults};
+use muster_conf::endpoint;
 use muster_conf::options::OptionError;
 use muster_proto::client::AllocationInfo;
 use muster_proto::step::StepSpec;
@@ -20,14 +22,26 @@ pub(super) fn check(line: &SubmitLine) -> Result<(), OptionError> {
     if chosen.has("multi-prog") {
         return refused("--bcast copies one program, and --multi-prog names several");
     }
-    let libraries = chosen.get("send-libs");
-    let wanted = libraries.map(|given| given.value.as_deref().unwrap_or("yes"));
-    if wanted.is_some_and(|word| !word.eq_ignore_ascii_case("no")) {
-        return refused(
-            "--send-libs is not supported: copy the libraries by sbcast, and set LD_LIBRARY_PATH",
-        );
+    let wanted = chosen.get("send-libs");
+    let wanted = wanted.map(|given| libraries::are_wanted(given.value.as_deref()));
+    let excluded = CopyDefaults::default().excluded(chosen.value("bcast-exclude"));
+    match (wanted.transpose(), excluded) {
+        (Err(text), _) | (_, Err(text)) => refused(&text),
+        (Ok(_), Ok(_)) => Ok(()),
     }
-    Ok(())
+}
+
+/// Directories whose libraries are not sent; absent if none are sent.
+fn excluded(line: &SubmitLine, site: &CopyDefaults) -> Result<Option<Vec<String>>, ExitCode> {
+    let chosen = &line.chosen;
+    let given = chosen.get("send-libs");
+    let wanted = given.map(|given| libraries::are_wanted(given.value.as_deref()));
+    let wanted = wanted.unwrap_or(Ok(site.sends_libraries));
+    let excluded = wanted.and_then(|wanted| {
+        let excluded = wanted.then(|| site.excluded(chosen.value("bcast-exclude")));
+        excluded.transpose()
+    });
+    excluded.map_err(|text| line.say.fatal(&text))
 }
 
 /// Copies the program, and has the step run the copy.
@@ -56,12 +70,31 @@ pub(super) fn copy(
         say.error(&format!("--bcast: there is no program {program} here"));
         say.failed()
     })?;
-    let dest = dest(given.value.as_deref(), spec);
+    let site = endpoint::read(&endpoint::conf_path()).ok();
+    let site = CopyDefaults::of_site(site.as_ref());
+    let asked = given.value.as_deref().filter(|path| !path.is_empty());
+    let of_site = site.dest_dir.as_ref().map(|dir| format!("{dir}/"));
+    let dest = dest(asked.or(of_site.as_deref()), spec);
     let source = source.to_string_lossy();
-    sbcast::copy_program(&source, &dest, info, say)?;
+    let excluded = excluded(line, &site)?;
+    if sbcast::copy_program(&source, &dest, excluded.as_deref(), info, say)? {
+        add_library_path(spec, &libraries::directory(&dest));
+    }
     spec.argv[0] = dest;
     spec.program_file = None;
     Ok(())
+}
+
+/// The tasks find libraries in this directory first.
+fn add_library_path(spec: &mut StepSpec, directory: &str) {
+    const NAME: &[u8] = b"LD_LIBRARY_PATH";
+    let environment = &mut spec.context.environment;
+    let mut path = directory.as_bytes().to_vec();
+    if let Some(others) = environment.value(NAME).filter(|others| !others.is_empty()) {
+        path.push(b':');
+        path.extend_from_slice(others);
+    }
+    environment.set(NAME, &path);
 }
 
 /// With `SLURM_TEST_EXEC`, refuses a program that srun does not find here, or that may not be executed.
@@ -124,6 +157,15 @@ mod tests {
         let name = format!("slurm_bcast_7.{}", std::process::id());
         assert_eq!(dest(Some("/tmp/"), &spec), format!("/tmp/{name}"));
         assert_eq!(dest(None, &spec), format!("/home/u/{name}"));
+    }
+
+    #[test]
+    fn libraries_of_the_copy_come_first() {
+        let mut spec = StepSpec::default();
+        add_library_path(&mut spec, "/a_libs");
+        add_library_path(&mut spec, "/b_libs");
+        let value = spec.context.environment.value(b"LD_LIBRARY_PATH");
+        assert_eq!(value, Some(&b"/b_libs:/a_libs"[..]));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! waits for whatever the machine is interested in and hands it over.
 
 use super::allocation;
+use super::detached;
 use super::input::Input;
 use super::output::{self, Names, OutputTarget};
 use super::peer::Peer;
@@ -61,6 +62,8 @@ pub(super) struct Executor<'f> {
     exit: Option<u8>,
     /// Filters to be informed of the step once it is there.
     filters: Option<&'f Filters>,
+    /// The srun that was called is to learn which step there is.
+    announces: bool,
 }
 
 /// Sources with data to read.
@@ -94,6 +97,15 @@ impl<'f> Executor<'f> {
             holder,
             exit: None,
             filters: Some(filters).filter(|filters| !filters.is_empty()),
+            announces: false,
+        }
+    }
+
+    /// Says which step there is as soon as it is known.
+    pub(super) fn announcing(self) -> Executor<'f> {
+        Executor {
+            announces: true,
+            ..self
         }
     }
 
@@ -122,6 +134,12 @@ impl<'f> Executor<'f> {
             next = self.events.pop_front();
         }
         self.inform_filters();
+        if self.announces
+            && let Some(step) = self.srun.steps().next()
+        {
+            self.announces = false;
+            detached::announce(step);
+        }
     }
 
     /// Filters of the command line are informed of the step once.

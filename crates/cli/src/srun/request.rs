@@ -407,7 +407,8 @@ pub(super) fn fill_component(
     tasks
 }
 
-fn work_dir(chosen: &ChosenOptions) -> String {
+/// The directory of the tasks.
+pub(super) fn work_dir(chosen: &ChosenOptions) -> String {
     let here = line::current_dir();
     chosen
         .value("chdir")

@@ -330,6 +330,7 @@ fn running(spec: JobSpec, alloc: Allocation) -> Job {
         resumed: false,
         power_up: None,
         gang_slice_ends: None,
+        stopped_by_calendar: false,
         id: JobId(5),
         spec: Arc::new(spec),
         array: ArrayRole::None,

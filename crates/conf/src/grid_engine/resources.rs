@@ -157,10 +157,18 @@ fn text<'a>(name: &str, value: Option<&'a str>) -> Result<&'a str, String> {
     given.ok_or_else(|| format!("attribute \"{name}\" needs a value"))
 }
 
+/// Refuses a value that is there and empty.
+fn not_empty<'a>(name: &str, value: Option<&'a str>) -> Result<Option<&'a str>, String> {
+    match value {
+        Some("") => Err(format!("denied: missing value for resource \"{name}\"")),
+        value => Ok(value),
+    }
+}
+
 /// `[[hours:]minutes:]seconds`, `INFINITY`.
 pub fn time(name: &str, value: Option<&str>) -> Result<Option<u64>, String> {
     let wrong = || format!("attribute \"{name}\" is not a time value");
-    let value = text(name, value).map_err(|_| wrong())?;
+    let value = not_empty(name, value)?.ok_or_else(wrong)?;
     if value.eq_ignore_ascii_case("INFINITY") {
         return Ok(None);
     }
@@ -185,7 +193,7 @@ pub fn time(name: &str, value: Option<&str>) -> Result<Option<u64>, String> {
 /// Bytes: `K`, `M`, `G`, `T` are powers of 1024, `k`, `m`, `g`, `t` of 1000.
 pub fn memory(name: &str, value: Option<&str>) -> Result<u64, String> {
     let wrong = || format!("attribute \"{name}\" is not a memory value");
-    let value = text(name, value).map_err(|_| wrong())?;
+    let value = not_empty(name, value)?.ok_or_else(wrong)?;
     let (number, unit) = match value.char_indices().next_back() {
         Some((at, c)) if c.is_ascii_alphabetic() => (&value[..at], Some(c)),
         _ => (value, None),
@@ -224,7 +232,7 @@ fn amount(name: &str, value: Option<&str>) -> Result<u64, String> {
         .parse()
         .ok()
         .filter(|n: &u64| *n <= u64::from(u32::MAX) && !value.starts_with('+'));
-    number.ok_or_else(|| format!("attribute \"{name}\" is not an integer value"))
+    number.ok_or_else(|| format!("attribute \"{name}\" is not a integer value"))
 }
 
 fn boolean(name: &str, value: Option<&str>) -> Result<bool, String> {
@@ -257,7 +265,7 @@ mod tests {
             ("h_rt=abc", "attribute \"h_rt\" is not a time value"),
             ("h_rt=1:0:0:0", "attribute \"h_rt\" is not a time value"),
             ("h_rt", "attribute \"h_rt\" is not a time value"),
-            ("h_rt=", "attribute \"h_rt\" is not a time value"),
+            ("h_rt=", "denied: missing value for resource \"h_rt\""),
             ("h_rt=::", "attribute \"h_rt\" is not a time value"),
             ("s_rt=-5", "attribute \"s_rt\" is not a time value"),
             ("rt=5s", "attribute \"rt\" is not a time value"),
@@ -271,19 +279,16 @@ mod tests {
             ("mf=-1G", "attribute \"mf\" is not a memory value"),
             ("vf=1e3", "attribute \"vf\" is not a memory value"),
             ("h_vmem=1..5G", "attribute \"h_vmem\" is not a memory value"),
-            ("gpu=two", "attribute \"gpu\" is not an integer value"),
-            ("gpu=-1", "attribute \"gpu\" is not an integer value"),
-            ("gpu=1.5", "attribute \"gpu\" is not an integer value"),
-            (
-                "num_proc=",
-                "attribute \"num_proc\" is not an integer value",
-            ),
+            ("gpu=two", "attribute \"gpu\" is not a integer value"),
+            ("gpu=-1", "attribute \"gpu\" is not a integer value"),
+            ("gpu=1.5", "attribute \"gpu\" is not a integer value"),
+            ("num_proc=", "attribute \"num_proc\" is not a integer value"),
             (
                 "exclusive=maybe",
                 "attribute \"exclusive\" is not a boolean value",
             ),
             ("big=2", "attribute \"big\" is not a boolean value"),
-            ("lic=x", "attribute \"lic\" is not an integer value"),
+            ("lic=x", "attribute \"lic\" is not a integer value"),
             ("hostname", "attribute \"hostname\" needs a value"),
             ("h=", "attribute \"h\" needs a value"),
             ("q", "attribute \"q\" needs a value"),

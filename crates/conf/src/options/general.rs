@@ -263,7 +263,11 @@ pub(super) const ROWS: &[OptionRow] = &[
         .short('o')
         .on(BR)
         .env(&["SBATCH_OUTPUT"], &["SLURM_STDOUTMODE", "SRUN_OUTPUT"], &[]),
-    flag("parsable", "print only the job's number").on(B),
+    flag(
+        "parsable",
+        "print only the number of the job, or of the step that --async starts",
+    )
+    .on(BR),
     opt(
         "partition",
         "names",
@@ -298,9 +302,17 @@ pub(super) const ROWS: &[OptionRow] = &[
     flag("quiet", "print errors only").short('Q'),
     flag("reboot", "reboot the nodes first")
         .refused("nodes are not rebooted for jobs; ask an administrator"),
-    flag("requeue", "the job may be put back into the queue")
-        .on(B)
-        .sbatch_env(&["SBATCH_REQUEUE"]),
+    opt(
+        "requeue",
+        "expedite",
+        "the job may be put back into the queue; with a value, before all others after a failure of a node",
+    )
+    .optional()
+    .on(B)
+    .sbatch_env(&["SBATCH_REQUEUE"])
+    .partly(
+        "its nodes are kept for it as for any job of the highest priority; the site allows it by enable_expedited_requeue",
+    ),
     opt(
         "signal",
         "[R|B:]signal[@seconds]",

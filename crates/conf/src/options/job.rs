@@ -5,7 +5,8 @@ mod bind;
 mod devices;
 mod no_effect;
 
-use super::chosen::ChosenOptions;
+use super::chosen::{ChosenOptions, OptionValue, Source};
+use super::environment;
 use super::row::{Group, OptionCommand};
 use super::values::time::CivilZone;
 use super::values::{self, number};
@@ -163,9 +164,25 @@ fn batch_only(chosen: &ChosenOptions, spec: &mut JobSpec) -> Result<(), BuildErr
             )
         })?);
     }
-    spec.requeue = chosen
-        .strongest(&["requeue", "no-requeue"])
-        .map(|g| g.row.long == "requeue");
+    let expedite = |word: &str| word.eq_ignore_ascii_case("expedite");
+    // The variable is a flag's in older versions.
+    let is_off = |given: &OptionValue| {
+        let word = given.value.as_deref().unwrap_or_default();
+        given.source == Source::Environment && !expedite(word) && !environment::is_on(word)
+    };
+    let requeue = chosen.strongest(&["requeue", "no-requeue"]);
+    let requeue = requeue.filter(|given| !is_off(given));
+    spec.requeue = requeue.map(|given| given.row.long == "requeue");
+    spec.expedite = match requeue.and_then(|given| Some((given.value.as_deref()?, given.source))) {
+        None => false,
+        Some((word, _)) if expedite(word) => true,
+        Some((_, Source::Environment)) => false,
+        Some((word, _)) => {
+            return Err(
+                OptionError::invalid(format!("Invalid --requeue specification: {word}")).into(),
+            );
+        }
+    };
     spec.kill_on_invalid_dep = match chosen.value("kill-on-invalid-dep") {
         None => None,
         Some(text) if text.eq_ignore_ascii_case("yes") => Some(true),

@@ -9,6 +9,12 @@ pub(super) const ROWS: &[OptionRow] = &[
     opt("argv", "words", "program name that the tasks see")
         .on(R)
         .refused("wrap the program in a script that uses exec -a"),
+    flag(
+        "async",
+        "return as soon as the step is there, which goes on by itself",
+    )
+    .on(R)
+    .partly("a step that waits for CPUs has no number yet: srun returns when it starts"),
     opt("bcast", "path", "copy the program to the nodes first")
         .optional()
         .on(R)
@@ -22,8 +28,7 @@ pub(super) const ROWS: &[OptionRow] = &[
         "directories whose libraries are not copied",
     )
     .on(R)
-    .srun_env(&["SLURM_BCAST_EXCLUDE"])
-    .stored("it only matters with --bcast"),
+    .srun_env(&["SLURM_BCAST_EXCLUDE"]),
     opt("compress", "type", "compression of what --bcast copies")
         .optional()
         .on(R)
@@ -32,8 +37,7 @@ pub(super) const ROWS: &[OptionRow] = &[
     opt("send-libs", "yes|no", "copy shared libraries with --bcast")
         .optional()
         .on(R)
-        .srun_env(&["SLURM_SEND_LIBS"])
-        .stored("it only matters with --bcast"),
+        .srun_env(&["SLURM_SEND_LIBS"]),
     flag(
         "debugger-test",
         "have each task print its process id and stop before its program",

@@ -17,7 +17,7 @@ const SBATCH: &str = "\
     tres-per-task uid usage use-min-nodes verbose version wait wait-all-nodes wckey wrap";
 
 const SRUN: &str = "\
-    accel-bind account acctg-freq argv bb bbf bcast bcast-exclude begin chdir cluster-constraint \
+    accel-bind account acctg-freq argv async bb bbf bcast bcast-exclude begin chdir cluster-constraint \
     clusters comment compress consolidate-segments constraint container container-id contiguous \
     core-spec cores-per-socket cpu-bind cpu-freq cpus-per-gpu cpus-per-task deadline delay-boot \
     dependency disable-status distribution epilog error exact exclude exclusive export external \
@@ -26,8 +26,8 @@ const SRUN: &str = "\
     kill-on-bad-exit label licenses mail-type mail-user mcs-label mem mem-bind mem-per-cpu \
     mem-per-gpu mem-update mincpus mpi msg-timeout multi-prog network nice no-allocate no-kill \
     nodefile nodelist nodes ntasks ntasks-per-core ntasks-per-gpu ntasks-per-node \
-    ntasks-per-socket oom-kill-step open-mode output overcommit overlap oversubscribe partition \
-    power prefer preserve-env priority profile prolog propagate pty qos quiet quit-on-interrupt \
+    ntasks-per-socket oom-kill-step open-mode output overcommit overlap oversubscribe \
+    parsable partition power prefer preserve-env priority profile prolog propagate pty qos quiet quit-on-interrupt \
     reboot relative reservation resv-ports segment send-libs signal slurmd-debug sockets-per-node \
     spread-job spread-segments stepmgr switches task-epilog task-prolog test-only thread-spec \
     threads threads-per-core time time-min tmp treewidth tres-bind tres-per-task uid unbuffered \

@@ -125,20 +125,28 @@ pub(crate) fn apply_event(job: &mut Job, event: &Event) {
             not_before,
             ..
         } => requeue(job, *at, *hold, *not_before),
-        Event::JobSuspended { at, turn, .. } => {
+        Event::JobSuspended {
+            at,
+            turn,
+            by_calendar,
+            ..
+        } => {
             job.state = JobState::Suspended;
+            job.stopped_by_calendar = *by_calendar;
             job.suspend_time = Some(*at);
             job.cpus_released_by_preemption = turn.is_none();
             job.gang_slice_ends = *turn;
         }
         Event::JobResumed { at, .. } => {
             job.state = JobState::Running;
+            job.stopped_by_calendar = false;
             end_suspension(job, *at);
             if std::mem::take(&mut job.cpus_released_by_preemption) {
                 job.resumed = true;
                 job.preempted = None;
             }
             job.gang_slice_ends = None;
+            job.stopped_by_calendar = false;
         }
         Event::StepStarted { step, .. } => start_step(job, step),
         Event::StepEnded { step, end, .. } => end_step(job, *step, end),
@@ -356,6 +364,7 @@ fn start(job: &mut Job, attempt: Attempt, at: Timestamp, alloc: &Arc<Allocation>
     job.preempted = None;
     job.cpus_released_by_preemption = false;
     job.gang_slice_ends = None;
+    job.stopped_by_calendar = false;
     job.resumed = false;
     job.start_time = Some(at);
     job.end_time = None;
@@ -467,6 +476,7 @@ fn requeue(job: &mut Job, at: Timestamp, hold: Hold, not_before: Option<Timestam
     job.alloc = None;
     job.cpus_released_by_preemption = false;
     job.gang_slice_ends = None;
+    job.stopped_by_calendar = false;
     job.start_time = None;
     job.end_time = None;
     job.term_time = None;

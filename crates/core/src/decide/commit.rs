@@ -326,7 +326,7 @@ pub(super) fn fits_on(
         return false;
     };
     let partition = &state.partitions[position];
-    match partition.state {
+    match partition.effective_state() {
         PartitionState::Up | PartitionState::Drain => {}
         PartitionState::Down | PartitionState::Inactive => return false,
     }

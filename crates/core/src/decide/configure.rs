@@ -1,7 +1,7 @@
 //! A configuration was read.
 
 use super::draft::Draft;
-use super::triggers;
+use super::{calendar, triggers};
 use crate::apply::dynamic::take_in;
 use crate::event::Event;
 use crate::state::State;
@@ -15,11 +15,12 @@ use std::sync::Arc;
 /// Takes it over, unless it is in force already.
 pub(super) fn configure(draft: &mut Draft<'_>, config: &Arc<ClusterConfig>, keep: KeptPartitions) {
     let state = draft.state;
-    let partitions = match (&state.config, keep) {
+    let mut partitions = match (&state.config, keep) {
         (None, _) | (_, KeptPartitions::File) => config.partitions.clone(),
         (Some(_), KeptPartitions::States) => with_states(state, config),
         (Some(before), KeptPartitions::All) => merged(state, before, config),
     };
+    calendar::ask_all(draft, config, &mut partitions);
     let same = state.config.as_ref().is_some_and(|known| known == config);
     let mut in_force = partitions.clone();
     let in_file: BTreeSet<&str> = config.nodes.iter().map(|line| line.name.as_str()).collect();
@@ -33,6 +34,10 @@ pub(super) fn configure(draft: &mut Draft<'_>, config: &Arc<ClusterConfig>, keep
             partitions: (partitions != config.partitions).then_some(partitions),
         });
     }
+    in_force
+        .iter()
+        .for_each(|partition| calendar::follow(draft, partition));
+    calendar::follow_removed(draft, &in_force);
     triggers::drop_those_of_users(draft, config);
 }
 

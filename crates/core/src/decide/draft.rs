@@ -73,6 +73,8 @@ pub(super) struct Draft<'a> {
     pub(super) reservations: BTreeSet<String>,
     /// Bytes of programs of each user's triggers that fired.
     pub(super) fired_bytes: BTreeMap<u32, usize>,
+    /// Partitions whose calendars were asked, and whether they stop jobs now.
+    pub(super) calendars: BTreeMap<String, bool>,
     /// Crontabs that were changed.
     crontabs: BTreeMap<u32, Option<Crontab>>,
     /// Owners and names whose first record may have changed, for `singleton`.
@@ -110,6 +112,7 @@ impl<'a> Draft<'a> {
             touched_names: BTreeSet::new(),
             reservations: BTreeSet::new(),
             fired_bytes: BTreeMap::new(),
+            calendars: BTreeMap::new(),
             crontabs: BTreeMap::new(),
             licenses: LicenseUse::new(),
             limits: BTreeMap::new(),

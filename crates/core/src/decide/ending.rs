@@ -231,7 +231,11 @@ pub(super) fn release(draft: &mut Draft<'_>, id: JobId, position: u32) {
         AfterCompleting::End => None,
         AfterCompleting::Requeue { hold } => {
             let backoff = backoff_s(job).map(|s| at.plus_s(s));
-            let not_before = backoff.max(requeue_wait(draft));
+            let wait = match super::expedite::is_due(draft, job) {
+                true => None,
+                false => requeue_wait(draft),
+            };
+            let not_before = backoff.max(wait);
             let not_before = not_before.max(super::cron_entry::next_time(draft, job));
             Some((after_requeue(job, hold), not_before))
         }
@@ -253,12 +257,16 @@ pub(super) fn release(draft: &mut Draft<'_>, id: JobId, position: u32) {
         draft.emit(Event::StepEnded { id, step, end });
     }
     if let Some((hold, not_before)) = requeue {
+        let expedited = (draft.job(id)).is_some_and(|job| super::expedite::is_due(draft, job));
         draft.emit(Event::JobRequeued {
             id,
             at,
             hold,
             not_before,
         });
+        if expedited {
+            super::expedite::raise(draft, id);
+        }
     }
 }
 

@@ -84,6 +84,7 @@ pub(super) fn decide_node_report(draft: &mut Draft<'_>, idx: NodeIdx, command: &
         } => {
             if current(draft, idx, JobAttempt::new(*job, *attempt)).is_some() {
                 drain(draft, idx, shortened(error));
+                super::expedite_fault::node_fault(draft, *job, error);
             }
         }
         NodeCommand::Vanished { job, attempt } => {
@@ -359,7 +360,8 @@ pub(super) fn controllers_prolog(draft: &mut Draft<'_>, launch: JobAttempt, well
     };
     if well {
         draft.change(id, JobChange::Ready);
-        return turns::began(draft, id);
+        turns::began(draft, id);
+        return super::calendar::began(draft, id);
     }
     let how = match job.spec.kind {
         JobKind::Batch => JobEnding::requeue(Reason::JobLaunchFailure, false),

@@ -6,6 +6,7 @@ use super::texts;
 use super::{target, update_nodes};
 use crate::event::Event;
 use crate::state::State;
+use muster_model::calendar::{Calendar, PartitionCalendar};
 use muster_model::command::Reply;
 use muster_model::config::{JobDefaults, OverSubscribe, PartitionConfig, PartitionState};
 use muster_model::hostlist;
@@ -172,9 +173,11 @@ fn change(
             });
         }
     }
+    super::calendar::ask(draft, &mut partition);
     draft.emit(Event::PartitionChanged {
-        partition: Box::new(partition),
+        partition: Box::new(partition.clone()),
     });
+    super::calendar::follow(draft, &partition);
     Ok(Some(Reply::Done {
         changed: 1,
         refused: Vec::new(),
@@ -258,6 +261,7 @@ fn set(
         "gracetime" => partition.grace_time_s = pair.number()?,
         "overtimelimit" => partition.over_time_limit_min = pair.count()?,
         "qos" => partition.qos = known_qos(state, value)?,
+        "calendar" => partition.calendar = pair.calendar(partition.calendar.take())?,
         "alternate" => partition.alternate = known_alternate(state, &partition.name, value)?,
         "preemptmode" => partition.preempt_mode = pair.preempt_mode()?,
         "nodes" => {
@@ -318,6 +322,25 @@ impl Pair<'_> {
             "INACTIVE" => Ok(PartitionState::Inactive),
             _ => Err(self.wrong("UP, DOWN, DRAIN or INACTIVE")),
         }
+    }
+
+    /// The calendar of the value; `known` if that is the same.
+    fn calendar(
+        &self,
+        known: Option<PartitionCalendar>,
+    ) -> Result<Option<PartitionCalendar>, Refusal> {
+        if self.value.is_empty() || self.is("NONE") {
+            return Ok(None);
+        }
+        let read = Calendar::parse(self.value);
+        let read = read.map_err(|why| {
+            Refusal::new(
+                RefusalCode::InvalidValue,
+                format!("{}={:.80}: {why}", self.key, self.value),
+            )
+        })?;
+        let known = known.filter(|known| known.calendar == read);
+        Ok(Some(known.unwrap_or_else(|| PartitionCalendar::new(read))))
     }
 
     fn time(&self) -> Result<TimeLimit, Refusal> {

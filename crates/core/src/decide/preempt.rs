@@ -46,7 +46,12 @@ pub(super) fn preempt(draft: &mut Draft<'_>, planned: &PlannedPreemption) {
     };
     draft.change(id, JobChange::Preempted(how));
     if mode == PreemptMode::Suspend {
-        draft.emit(Event::JobSuspended { id, at, turn: None });
+        draft.emit(Event::JobSuspended {
+            id,
+            at,
+            turn: None,
+            by_calendar: false,
+        });
     } else if how.end.is_none() {
         ending::end(
             draft,

@@ -434,6 +434,7 @@ fn check_texts(config: &ClusterConfig, spec: &mut JobSpec) -> Result<(), Refusal
         nice: _,
         nice_of_top: _,
         requeue: _,
+        expedite: _,
         dependency: _,
         array: _,
         warn_signal: _,

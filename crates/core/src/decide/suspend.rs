@@ -23,22 +23,40 @@ pub(super) fn suspend(draft: &mut Draft<'_>, target: &JobTarget) -> Result<Optio
                 ));
             }
             Phase::Running => {
-                draft.emit(Event::JobSuspended { id, at, turn: None });
-                let nodes = super::turns::nodes_of(draft, id);
-                nodes
-                    .into_iter()
-                    .for_each(|n| super::turns::resume_on(draft, n));
+                stop(draft, id, false);
             }
             Phase::Suspended if waits_for_turn(draft, id) => {
                 // From now on it waits for an administrator.
                 draft.emit(Event::JobResumed { id, at });
-                draft.emit(Event::JobSuspended { id, at, turn: None });
+                let turn = None;
+                let by_calendar = false;
+                draft.emit(Event::JobSuspended {
+                    id,
+                    at,
+                    turn,
+                    by_calendar,
+                });
             }
             other => return Err(wrong_phase(id, other)),
         }
         Ok(())
     })?;
     tally.reply_for_target()
+}
+
+/// Stops a job that runs; jobs that wait for its CPUs go on.
+pub(super) fn stop(draft: &mut Draft<'_>, id: JobId, by_calendar: bool) {
+    let at = draft.now;
+    draft.emit(Event::JobSuspended {
+        id,
+        at,
+        turn: None,
+        by_calendar,
+    });
+    let nodes = turns::nodes_of(draft, id);
+    nodes
+        .into_iter()
+        .for_each(|node| turns::resume_on(draft, node));
 }
 
 fn waits_for_turn(draft: &Draft<'_>, id: JobId) -> bool {

@@ -34,6 +34,7 @@ pub(super) fn tick(draft: &mut Draft<'_>, accounted: bool) {
         let how = JobEnding::new(JobState::Deadline, Reason::DeadLine);
         ending::end(draft, id, how);
     }
+    super::calendar::tick(draft);
     super::reservation::tick(draft);
     super::turns::tick(draft);
     super::power::tick(draft);

@@ -2,6 +2,7 @@
 //! of gang scheduling, where jobs that have the same CPUs (`OverSubscribe`) take turns of `SchedulerTimeSlice` (`PreemptMode`
 //! has `GANG`). One that waits for its turn is stopped and keeps its allocation.
 
+use super::calendar_stops;
 use super::draft::Draft;
 use crate::event::{Event, JobChange};
 use muster_model::ids::{JobId, NodeIdx};
@@ -85,7 +86,12 @@ fn next_turn(draft: &Draft<'_>) -> Option<Timestamp> {
 fn set_aside(draft: &mut Draft<'_>, id: JobId, due: Timestamp) {
     let at = draft.now;
     let turn = Some(due);
-    draft.emit(Event::JobSuspended { id, at, turn });
+    draft.emit(Event::JobSuspended {
+        id,
+        at,
+        turn,
+        by_calendar: false,
+    });
 }
 
 fn go_on(draft: &mut Draft<'_>, id: JobId) {
@@ -145,7 +151,7 @@ pub(super) fn resume_on(draft: &mut Draft<'_>, node: NodeIdx) {
     let mut stopped: Vec<_> = jobs
         .iter()
         .filter_map(|id| draft.job(*id))
-        .filter(|job| job.is_stopped_for_another())
+        .filter(|job| job.is_stopped_for_another() && !calendar_stops::get(draft, &job.partition))
         .map(|job| (job.suspend_time, job.id))
         .collect();
     stopped.sort_unstable();

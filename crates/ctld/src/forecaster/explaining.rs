@@ -1,4 +1,4 @@
-//! Explanations why jobs wait, each in slices and answered when it is due with what is known.
+//! Explanations why jobs wait, each in slices and answered when it is due with the known part.
 
 use crate::clock::now;
 use crate::failure::caught;
@@ -13,27 +13,27 @@ use muster_model::refusal::RefusalCode;
 use muster_proto::client::Response;
 use muster_proto::frame;
 use muster_sched::forecast::Forecast;
-use muster_sched::{Depth, ExplainRun};
+use muster_sched::{ExplainRun, ExplanationDepth};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Time from the question for an explanation until it is answered with what is known; an operation that takes longer delays it.
+/// Time from the question for an explanation until it is answered with the known part; an operation that takes longer delays it.
 pub(super) const EXPLAIN_MAX: Duration = Duration::from_millis(1500);
 
 /// A question why a job waits.
 pub(super) struct WhyQuestion {
     pub(super) job: JobId,
-    pub(super) depth: Depth,
+    pub(super) depth: ExplanationDepth,
     pub(super) identity: Identity,
     pub(super) out: Outbox,
     /// When the answer is due.
     pub(super) due: Instant,
     /// Expected starts when the question came.
-    pub(super) known: Option<KnownStarts>,
+    pub(super) known: Option<ForecastStarts>,
 }
 
 /// Expected starts that an explanation may use.
-pub(super) struct KnownStarts {
+pub(super) struct ForecastStarts {
     pub(super) forecast: Arc<Forecast>,
     /// The state had this position when they were worked out, and no other time counts for them.
     pub(super) position: Position,
@@ -160,7 +160,7 @@ mod tests {
         let (out, mut inbox) = crate::outbox::channel(None);
         let question = |due| WhyQuestion {
             job: JobId(50),
-            depth: Depth::WithChanges,
+            depth: ExplanationDepth::WithChanges,
             identity: Identity::default(),
             out: out.clone(),
             due,

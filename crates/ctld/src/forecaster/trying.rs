@@ -11,7 +11,6 @@ use muster_core::state::State;
 use muster_model::command::{Identity, Reply};
 use muster_model::explain::ExpectedStart;
 use muster_model::ids::JobId;
-use muster_model::refusal::Refusal;
 use muster_model::spec::JobSpec;
 use muster_sched::forecast::{SubmitTrial, TrialEnd, would_start_together};
 use std::time::{Duration, Instant};
@@ -48,6 +47,10 @@ pub(super) fn begin(question: TryQuestion, state: Box<State>) -> Option<Box<TryR
     } = &question;
     let [spec] = specs.as_slice() else {
         let tried = caught(|| would_start_together(&state, identity, specs, now()));
+        let tried = tried.map(|tried| match tried {
+            Ok((job, start)) => start_reply(job, start),
+            Err(refusal) => Reply::Refused(refusal),
+        });
         answer(question, &state, tried);
         return None;
     };
@@ -64,7 +67,7 @@ pub(super) fn begin(question: TryQuestion, state: Box<State>) -> Option<Box<TryR
                 took: Duration::ZERO,
             }));
         }
-        Ok(Err(refusal)) => Ok(Err(refusal)),
+        Ok(Err(refusal)) => Ok(Reply::Refused(refusal)),
         Err(panicked) => Err(panicked),
     };
     answer(question, &state, refused);
@@ -107,16 +110,25 @@ pub(super) fn advance(mut trying: Box<TryRun>) -> Option<Box<TryRun>> {
                 took,
             }));
         }
-        Ok(TrialEnd::Answer(tried)) => Ok(tried),
+        Ok(TrialEnd::Start { job, start }) => Ok(start_reply(job, start)),
+        Ok(TrialEnd::Refused(refusal)) => Ok(Reply::Refused(refusal)),
         Err(panicked) => Err(panicked),
     };
     answer(question, &state, tried);
     None
 }
 
-type TrialAnswer = Result<(JobId, ExpectedStart), Refusal>;
+fn start_reply(id: JobId, start: ExpectedStart) -> Reply {
+    Reply::WouldStart {
+        at: start.at,
+        cpus: start.cpus,
+        nodes: start.nodes,
+        partition: start.partition,
+        id,
+    }
+}
 
-fn answer(question: TryQuestion, state: &State, tried: Result<TrialAnswer, Panicked>) {
+fn answer(question: TryQuestion, state: &State, tried: Result<Reply, Panicked>) {
     let TryQuestion {
         identity,
         specs,
@@ -127,16 +139,7 @@ fn answer(question: TryQuestion, state: &State, tried: Result<TrialAnswer, Panic
         let (user, uid) = (&identity.user, identity.uid);
         error!("a trial of user {user} (uid {uid}) is refused: {why}");
     }
-    let answer = match tried.unwrap_or_else(|_| Err(fault_refusal())) {
-        Ok((id, start)) => Reply::WouldStart {
-            at: start.at,
-            cpus: start.cpus,
-            nodes: start.nodes,
-            partition: start.partition,
-            id,
-        },
-        Err(refusal) => Reply::Refused(refusal),
-    };
+    let answer = tried.unwrap_or_else(|_| Reply::Refused(fault_refusal()));
     if let Some(first) = specs.first() {
         Entry::of_trial(state, &identity, first, place).replied(&answer);
     }

@@ -274,7 +274,7 @@ fn partition(state: &State, partition: &PartitionConfig) -> Row {
     // Bits of submitting and scheduling, as in Slurm.
     fields.number(
         "state_up",
-        match partition.state {
+        match partition.effective_state() {
             PartitionState::Up => 3_i64,
             PartitionState::Down => 1,
             PartitionState::Drain => 2,

@@ -53,6 +53,11 @@ impl Zone {
     pub fn of_rule(rule: &str) -> Zone {
         Zone(TimeZone::posix(rule).unwrap_or(TimeZone::UTC))
     }
+
+    /// Its rule.
+    pub(crate) fn rule(&self) -> &TimeZone {
+        &self.0
+    }
 }
 
 /// Lookups in the rule of a zone. They take most of the time in which the next time of a schedule is found.

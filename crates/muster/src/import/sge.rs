@@ -218,7 +218,6 @@ fn is_path(text: &str) -> bool {
 fn leftovers(dump: &Dump, made: &mut Made) {
     for object in &dump.others {
         let why = match object.kind.as_str() {
-            "calendar_name" => "make a reservation that recurs: scontrol create reservation",
             "ckpt_name" => {
                 "there are no checkpointing environments; programs restart from their own checkpoints"
             }

@@ -167,6 +167,7 @@ fn commands_ask_another_cluster_of_the_same_database() {
         });
     }
     lists_both(&c);
+    keeps_records_of_both(&c);
     submits_to_the_other(&c);
     starts_where_it_starts_first(&c);
 }
@@ -187,6 +188,39 @@ fn lists_both(c: &Clusters) {
         "sinfo: error: a document (--json, --yaml) is of one cluster; name one with --clusters\n\
          scontrol: fatal: Only one cluster can be used at a time with scontrol"
     );
+}
+
+/// Each controller keeps the records of its cluster; sacctmgr of either shows and changes both. QOS are the same on all.
+fn keeps_records_of_both(c: &Clusters) {
+    let add = "sacctmgr -iQ add account chem cluster=beta; sacctmgr -iQ add account bio cluster=alpha,beta; \
+               sacctmgr -iQ add user nobody account=chem cluster=beta; sacctmgr -iQ add qos night; \
+               sacctmgr -iQ modify cluster beta set fairshare=7";
+    c.on("alpha", add);
+    let of_beta = "sacctmgr -nP show assoc cluster=beta format=cluster,account,user,fairshare";
+    let shown = c.on("alpha", of_beta);
+    assert_eq!(
+        shown,
+        "beta|root||7\nbeta|root|root|1\nbeta|bio||1\nbeta|chem||1\nbeta|chem|nobody|1"
+    );
+    assert_eq!(c.on("beta", of_beta), shown);
+    for cluster in ["alpha", "beta"] {
+        let qos = c.on(cluster, "sacctmgr -nP show qos format=name");
+        assert_eq!(qos, "normal\nnight", "{cluster}");
+    }
+    // The records are not in two places.
+    c.on("beta", "sacctmgr -iQ delete account chem,bio cluster=beta");
+    assert_eq!(
+        c.on(
+            "alpha",
+            "sacctmgr -nP show assoc format=cluster,account,user"
+        ),
+        "alpha|root|\nalpha|root|root\nalpha|bio|\nbeta|root|\nbeta|root|root"
+    );
+    c.on(
+        "beta",
+        "sacctmgr -iQ delete qos night; sacctmgr -iQ delete account bio cluster=alpha",
+    );
+    assert_eq!(c.on("alpha", "sacctmgr -nP show qos format=name"), "normal");
 }
 
 fn submits_to_the_other(c: &Clusters) {

@@ -51,7 +51,7 @@ fn qsub_runs_a_script_with_its_lines_of_options() {
     let ran = c.run("HIDDEN=1 qsub -sync y job.sh first 'second word'");
     assert_eq!(ran.code, 3, "{ran:?}");
     assert_eq!(
-        ran.out,
+        ran.out + &ran.err,
         "Your job 1 (\"hello\") has been submitted\nJob 1 exited with exit code 3.\n"
     );
     assert_eq!(
@@ -61,8 +61,8 @@ fn qsub_runs_a_script_with_its_lines_of_options() {
     // The command line is stronger than the script; -V takes all variables along.
     let ran = c.run("HIDDEN=1 qsub -V -terse -N other -j n -sync y job.sh");
     assert_eq!(
-        (ran.out.as_str(), ran.code),
-        ("2\nJob 2 exited with exit code 3.\n", 3)
+        (ran.out + &ran.err, ran.code),
+        ("2\nJob 2 exited with exit code 3.\n".to_owned(), 3)
     );
     assert!(
         c.read("other.o2").ends_with(" , 1\n"),
@@ -75,7 +75,7 @@ fn qsub_runs_a_script_with_its_lines_of_options() {
         .run("qsub -b y -cwd -o out.$JOB_ID -j y -sync y sh -c 'echo \"$JOB_SCRIPT\"; kill -9 $$'");
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(
-        ran.out
+        ran.err
             .ends_with("Job 3 exited because of signal SIGKILL\n"),
         "{ran:?}"
     );
@@ -101,7 +101,7 @@ fn arrays_predecessors_and_parallel_environments() {
     );
     let ran = c.run("qsub -sync y task.sh");
     assert_eq!(
-        ran.out,
+        ran.out + &ran.err,
         "Your job-array 1.1-5:2 (\"arr\") has been submitted\nJob 1.1 exited with exit code 1.\n\
          Job 1.3 exited with exit code 3.\nJob 1.5 exited with exit code 5.\n"
     );
@@ -196,7 +196,7 @@ fn qsub_says_what_is_wrong_in_grid_engines_words() {
         ),
         (
             "qsub -p 2000 -b y true",
-            2,
+            7,
             "qsub: invalid priority \"2000\".  Must be an integer from -1023 to 1024\n",
         ),
         (
@@ -305,7 +305,7 @@ job-ID  prior   name       user         state submit/start at     queue         
     let unknown = c.run("qdel 99999; qdel nosuchname");
     assert_eq!(unknown.code, 1);
     assert_eq!(
-        unknown.err,
+        unknown.out,
         format!(
             "denied: job \"99999\" does not exist\nThe job nosuchname of user(s) {user} does not exist\n"
         )
@@ -333,7 +333,7 @@ fn jobs_are_held_changed_suspended_and_submitted_again() {
     assert_eq!(c.ok("qrls WAIT"), "modified hold of job 2");
     let unknown = c.run("qhold 99999");
     assert_eq!(
-        (unknown.code, unknown.err.as_str()),
+        (unknown.code, unknown.out.as_str()),
         (3, "denied: job \"99999\" does not exist\n")
     );
     assert_eq!(c.ok("qalter -N NEWNAME 2"), "modified job name of job 2");
@@ -367,7 +367,7 @@ fn jobs_are_held_changed_suspended_and_submitted_again() {
     assert!(c.ok("qstat -s s").contains(" s     "));
     assert_eq!(c.ok("qmod -usj 1"), format!("{user} - unsuspended job 1"));
     assert_eq!(
-        c.run("qmod -cj 99999").err,
+        c.run("qmod -cj 99999").out,
         "invalid queue or job \"99999\"\n"
     );
     assert_eq!(
@@ -382,12 +382,12 @@ fn jobs_are_held_changed_suspended_and_submitted_again() {
     );
     c.ok("qmod -e all.q");
     assert_eq!(
-        c.run("qmod -d nosuch.q").err,
+        c.run("qmod -d nosuch.q").out,
         "invalid queue \"nosuch.q\"\n"
     );
     let copy = c.ok("qresub NEWNAME");
     assert_eq!(copy, "Your job 3 (\"NEWNAME\") has been submitted");
-    assert_eq!(c.run("qresub 99999").err, "job \"99999\" does not exist\n");
+    assert_eq!(c.run("qresub 99999").out, "job \"99999\" does not exist\n");
     c.ok(&format!("qdel -u {user}"));
 }
 
@@ -495,9 +495,9 @@ fn hosts_queues_accounting_and_configuration_are_shown() {
             .contains("\nslotmem             slotmem    MEMORY      <=      YES         YES")
     );
     assert_eq!(c.ok("qconf -sprjl"), "p1");
-    let refused = c.run("qconf -acal new");
+    let refused = c.run("qconf -ae new");
     assert!(
-        refused.code == 1 && refused.err.contains("qmod -d"),
+        refused.code == 1 && refused.err.contains("NodeName"),
         "{refused:?}"
     );
     assert!(

@@ -85,10 +85,11 @@ fn qsub_waits_for_ends_without_accounting() {
     c.write("job.sh", "exit $SGE_TASK_ID\n");
     let ran = c.run("qsub -terse -o /dev/null -j y -t 3-4 -sync y job.sh");
     assert_eq!(
-        (ran.code, ran.out.as_str()),
+        (ran.code, ran.out + &ran.err),
         (
             3,
             "1.3-4:1\nJob 1.3 exited with exit code 3.\nJob 1.4 exited with exit code 4.\n"
+                .to_owned()
         )
     );
 }
@@ -193,7 +194,7 @@ fn queues_are_suspended_with_their_jobs() {
     );
     let ran = c.run("qmod -s nosuch.q");
     assert_eq!(
-        (ran.code, ran.err.as_str()),
+        (ran.code, ran.out.as_str()),
         (1, "invalid queue or job \"nosuch.q\"\n")
     );
 }

@@ -34,12 +34,11 @@ fn slots_of_a_job_that_waits_are_changed() {
         ),
         (
             "qalter -pe nosuch 2 2",
-            "qalter: job rejected: the requested parallel environment \"nosuch\" does not exist\n"
-                .to_owned(),
+            "denied: parallel environment \"nosuch\" does not exist\n".to_owned(),
         ),
     ] {
         let ran = c.run(command);
-        assert_eq!((ran.code, ran.err), (1, why), "{command}");
+        assert_eq!((ran.code, ran.out + &ran.err), (1, why), "{command}");
     }
     c.ok("scancel 1");
     c.until_prints("squeue -h -j 2 -o %T", "RUNNING");
@@ -139,13 +138,113 @@ fn requests_mail_files_and_predecessors_are_changed() {
     }
     let refused = c.run("qalter -l s_rt=60 WAIT");
     assert!(
-        refused.code == 1 && refused.err.contains("s_rt and qname of -l"),
+        refused.code == 1 && refused.out.contains("s_rt and qname of -l"),
         "{refused:?}"
     );
     let other = c.ok("sbatch --parsable -H --wrap true");
     let refused = c.run(&format!("qalter -l num_proc=2 {other}"));
     assert!(
-        refused.code == 1 && refused.err.contains("h_rt and memory only"),
+        refused.code == 1 && refused.out.contains("h_rt and memory only"),
         "{refused:?}"
+    );
+}
+
+/// Texts and exit statuses are those of a real 8.1.9; where a verification fails the reasons are Muster's.
+#[test]
+fn jobs_are_verified_and_wrong_values_have_the_name_of_the_command() {
+    let c = Cluster::start(1, 2);
+    c.ok("qsub -b y -N BUSY -pe smp 2 -o /dev/null -j y sleep 1000");
+    c.until_prints("squeue -h -n BUSY -o %T", "RUNNING");
+    c.ok("qsub -b y -N WAIT -o /dev/null -j y sleep 1000");
+    c.ok("qsub -h -b y -N HELD -o /dev/null -j y sleep 1000");
+    let held = "verification: job is already running or is held\n";
+    for (command, code, want) in [
+        ("qalter -w v BUSY", 0, held),
+        ("qalter -w p HELD", 0, held),
+        (
+            "qalter -w v -N NEW HELD",
+            0,
+            "modified job name of job 3\nverification: job is already running or is held\n",
+        ),
+        (
+            "qalter -p 2000 WAIT",
+            7,
+            "qalter: invalid priority \"2000\".  Must be an integer from -1023 to 1024\n",
+        ),
+        (
+            "qalter -N 1bad WAIT",
+            1,
+            "denied: \"1bad\" is not a valid object name (cannot start with a digit)\n",
+        ),
+        (
+            "qalter -l nosuch=1 WAIT",
+            1,
+            "unknown resource \"nosuch\"\n",
+        ),
+        (
+            "qalter -q nosuch.q WAIT",
+            1,
+            "Job was rejected because job requests unknown queue \"nosuch.q\"\n",
+        ),
+        (
+            "qalter -masterq all.q WAIT",
+            0,
+            "modified master hard queue list of job 2\n",
+        ),
+        (
+            "qsub -h -w v -b y true",
+            0,
+            "verification: found suitable queue(s)\n",
+        ),
+        (
+            "qsub -tc 2 -b y true",
+            1,
+            "Unable to run job: invalid \"task concurrency\" value in job request: -tc needs -t\nExiting.\n",
+        ),
+        (
+            "qsub -a x -b y true",
+            7,
+            "qsub: invalid date \"x\": it is [[CC]YY]MMDDhhmm[.SS]\n",
+        ),
+        (
+            "qsub </dev/null",
+            4,
+            "Unable to read script file because of error: no input read from stdin\n",
+        ),
+        (
+            "setpriv --reuid 65534 --clear-groups qhold -h o WAIT",
+            10,
+            "denied: \"nobody\" must be operator to set operator hold\n",
+        ),
+        ("qhold -h o WAIT", 0, "modified hold of job 2\n"),
+    ] {
+        let ran = c.run(command);
+        assert_eq!(
+            (ran.code, ran.out + &ran.err),
+            (code, want.to_owned()),
+            "{command}"
+        );
+    }
+    assert!(c.ok("qstat -j WAIT").contains("\nmerge:  "));
+    c.ok("qalter -j n WAIT");
+    assert!(!c.ok("qstat -j WAIT").contains("\nmerge:  "));
+    c.ok("qrls WAIT; qsub -h -w e -N E -b y true");
+    assert!(
+        c.ok("qstat -j WAIT")
+            .contains("master hard queue_list:     all.q")
+    );
+    // It starts when BUSY has ended; in a queue that is closed it never does.
+    c.ok("qmod -d all.q");
+    let ran = c.run("qalter -w v WAIT");
+    assert!(
+        ran.code == 1
+            && ran.out.starts_with("Job 2 cannot run: ")
+            && ran.out.ends_with("\nverification: no suitable queues\n"),
+        "{ran:?}"
+    );
+    c.ok("qmod -e all.q");
+    assert_eq!(
+        c.ok("qalter -w p WAIT"),
+        "verification: found suitable queue(s)"
     );
 }

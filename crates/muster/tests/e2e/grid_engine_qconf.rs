@@ -146,7 +146,7 @@ fn queues_are_added_changed_and_deleted() {
         ),
         (
             "qconf -dq nosuch",
-            "cluster queue \"nosuch\" does not exist\n",
+            "denied: cluster queue \"nosuch\" does not exist\n",
         ),
         (
             "qconf -mattr queue shell /bin/csh long.q",
@@ -306,4 +306,92 @@ fn lists_shares_and_quota_sets_are_those_of_accounting() {
     assert_eq!(c.ok("qconf -srqsl"), "qos_normal");
     c.ok("qconf -dul staff");
     assert_eq!(c.run("qconf -sst").err, "no sharetree element\n");
+}
+
+/// The outputs are those of a real 8.1.9, but for host names.
+#[test]
+fn calendars_close_queues_and_stop_their_jobs() {
+    let c = Cluster::start(1, 2);
+    let refused = |command: &str, said: &str| {
+        let ran = c.run(command);
+        assert_eq!((ran.code, ran.err.as_str()), (1, said), "{command}");
+    };
+    let states = || c.ok("qstat -f | awk '/^all.q@/ {print (NF > 5) ? $6 : \"-\"}'");
+    let write = |week: &str| {
+        c.write(
+            "cal",
+            &format!("calendar_name night\nyear NONE\nweek {week}\n"),
+        )
+    };
+    refused("qconf -scall", "no calendar defined\n");
+    refused(
+        "qconf -mattr queue calendar night all.q",
+        "Calendar \"night\" does not exist\n",
+    );
+    write("mon-sun=off");
+    assert!(
+        c.ok("qconf -Acal cal")
+            .ends_with(" added \"night\" to calendar list")
+    );
+    refused("qconf -Acal cal", "calendar \"night\" already exists\n");
+    assert_eq!(
+        c.ok("qconf -scall; qconf -scal night"),
+        "night\ncalendar_name    night\nyear             NONE\nweek             mon-sun=off"
+    );
+    c.ok("qconf -mattr queue calendar night all.q");
+    assert_eq!(
+        c.ok("qconf -sq all.q | grep ^calendar"),
+        "calendar              night"
+    );
+    refused(
+        "qconf -dcal night",
+        "denied: Calendar \"night\" is still referenced in queue \"all.q\"\n",
+    );
+    assert_eq!(states(), "D");
+    c.ok("qmod -d all.q");
+    assert_eq!(states(), "Dd");
+    c.ok("qmod -e all.q");
+    let job = c.ok("qsub -terse -b y sleep 1000");
+    let why = c.ok(&format!("muster why {job}"));
+    assert!(
+        why.contains(
+            "Partition batch starts no jobs now: its calendar night has it off (qconf -scal night)."
+        ),
+        "{why}"
+    );
+    assert!(
+        c.ok(&format!("qstat -j {job}"))
+            .contains("dropped because it is disabled")
+    );
+    // The queue opens, and its job starts; then it is stopped.
+    write("2-1=on");
+    c.ok("qconf -Mcal cal");
+    assert_eq!(states(), "-");
+    c.until_prints(&format!("squeue -h -o %T -j {job}"), "RUNNING");
+    write("suspended");
+    c.ok("qconf -Mcal cal");
+    assert_eq!(states(), "C");
+    c.until_prints(&format!("squeue -h -o %T -j {job}"), "SUSPENDED");
+    assert_eq!(c.ok("qstat | awk 'NR > 2 {print $5}'"), "S");
+    assert!(
+        c.ok(&format!("muster why {job}"))
+            .contains("by calendar night of partition batch")
+    );
+    let shown = c.ok("scontrol show partition batch");
+    assert!(
+        shown.contains("State=DOWN")
+            && shown.contains("Calendar=night CalendarState=suspended CalendarChange=never"),
+        "{shown}"
+    );
+    c.ok("qconf -mattr queue calendar NONE all.q");
+    c.until_prints(&format!("squeue -h -o %T -j {job}"), "RUNNING");
+    assert!(
+        c.ok("qconf -dcal night")
+            .ends_with(" removed \"night\" from calendar list")
+    );
+    write("mo");
+    refused(
+        "qconf -Acal cal",
+        "error in disabled_week of calendar \"night\": \"mo\" is not a weekday\n",
+    );
 }

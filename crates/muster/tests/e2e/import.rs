@@ -194,6 +194,7 @@ fn comes_back(c: &Cluster) {
             .all(|line| line.starts_with("600 ../old/new_")),
         "{files}"
     );
+    exports_as_parquet(c);
     let back = c.ok("muster import archive ../old/*");
     assert!(
         back.lines()
@@ -224,6 +225,30 @@ fn comes_back(c: &Cluster) {
         );
         assert!(!refused.err.contains("root:"), "{refused:?}");
     }
+}
+
+/// Other tools read what was purged; of a file that is damaged nothing is left.
+fn exports_as_parquet(c: &Cluster) {
+    let made = c.ok("mkdir parquet; muster export archive --to parquet ../old/*");
+    for kind in ["job", "step", "node_event"] {
+        let count = format!(".{kind}.parquet");
+        assert!(made.contains(&count), "{made}");
+    }
+    let files =
+        c.ok("stat -c %a parquet/* | sort -u; head -c 4 -q parquet/* | fold -w 4 | sort -u");
+    assert_eq!(files, "600\nPAR1");
+    let again = c.run("muster export archive --to parquet ../old/*_job_*");
+    assert!(
+        again.code == 1 && again.err.contains("File exists"),
+        "{again:?}"
+    );
+    c.ok("head -c 9000 ../old/*_job_* >short");
+    let damaged = c.run("muster export archive short");
+    assert!(
+        damaged.code == 1 && damaged.err.contains("damaged"),
+        "{damaged:?}"
+    );
+    assert_eq!(c.ok("ls short*; rm -r short parquet").trim(), "short");
 }
 
 /// Killed in the middle, the import has all at the end, and nothing twice.

@@ -2,7 +2,7 @@
 
 use crate::cluster::Cluster;
 
-const FILES: [(&str, &str); 9] = [
+const FILES: [(&str, &str); 11] = [
     (
         "centry",
         "#name shortcut type relop requestable consumable default urgency\n\
@@ -24,6 +24,11 @@ const FILES: [(&str, &str); 9] = [
         "cqueues/all.q",
         "qname all.q\nhostlist n1 n2\nslots 4\nh_rt 2:00:00\ncalendar night\n",
     ),
+    (
+        "calendars/night",
+        "calendar_name night\nyear NONE\nweek mon-fri=6-20\n",
+    ),
+    ("ckpt", "ckpt_name restart\ninterface userdefined\n"),
     ("pe/smp", "pe_name smp\nallocation_rule $pe_slots\n"),
     (
         "usersets/staff",
@@ -54,7 +59,15 @@ fn a_dumped_site_comes_up_with_its_accounts_and_classes() {
     );
     assert!(
         c.read("new/NOTES")
-            .contains("queue all.q: calendar night: make a reservation")
+            .contains("there are no checkpointing environments")
+    );
+    assert!(
+        c.read("new/sge.conf")
+            .contains("calendar night year NONE week mon-fri=6-20\n")
+    );
+    assert!(
+        c.read("new/sge.conf")
+            .contains("queue_calendar all.q night\n")
     );
     let checked = c.ok("SLURM_CONF=$PWD/new/slurm.conf muster config check new/slurm.conf");
     assert!(
@@ -89,10 +102,13 @@ fn a_dumped_site_comes_up_with_its_accounts_and_classes() {
     for name in ["sge.conf", "job_classes.conf"] {
         let text = c
             .read(&format!("new/{name}"))
-            .replace("queue all.q all\n", "");
+            .replace("queue all.q all\n", "")
+            .replace("week mon-fri=6-20", "week off");
         std::fs::write(c.path(name), text).unwrap();
     }
     c.ok("scontrol reconfigure");
+    let state = c.ok("qstat -f -q all.q@n1 | awk '/^all.q@n1/ {print $NF}'");
+    assert_eq!(state, "D");
     let job = c.ok("qsub -terse -h -jc fast -b y true");
     let shown = c.ok(&format!("scontrol show job {job}"));
     for part in [

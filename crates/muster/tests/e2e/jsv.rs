@@ -195,6 +195,13 @@ fn verifiers_of_users_change_what_qsub_sends() {
     let slow = program(&c, "slow", "#!/bin/sh\nsleep 100\n");
     let ran = c.run(&format!("SGE_JSV_TIMEOUT=1 qsub -jsv {slow} -b y true"));
     assert!(ran.err.contains("it did not answer in 1 s"), "{}", ran.err);
+    let crashed = program(&c, "crashed", "#!/bin/sh\nexit 3\n");
+    let ran = c.run(&format!("qsub -jsv {crashed} -b y true"));
+    assert!(
+        ran.err.contains("it ended without an answer"),
+        "{}",
+        ran.err
+    );
     let ran = c.run("qsub -jsv nobody@/x/y -b y true");
     assert!(ran.err.contains("names a user"), "{}", ran.err);
     let ran = c.run("qsub -jsv /nosuch -b y true");

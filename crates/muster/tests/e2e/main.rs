@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod archive;
+mod async_steps;
 mod batch;
 mod binding;
 mod cgroups;

@@ -127,15 +127,74 @@ fn srun_copies_the_program_that_it_runs() {
         lines.len() == 2 && lines[0].contains("/copies/slurm_bcast_"),
         "{out}"
     );
-    let no_libraries = c.run("srun --bcast=x --send-libs ./program");
-    assert!(
-        no_libraries.code == 1 && no_libraries.err.contains("--send-libs is not supported"),
-        "{no_libraries:?}"
-    );
     let nowhere = c.run("srun -N2 --bcast=/nosuchdir/x ./program");
     assert!(
         nowhere.code == 1 && nowhere.err.contains("could not be copied to /nosuchdir/x"),
         "{nowhere:?}"
+    );
+}
+
+#[test]
+fn the_libraries_of_a_program_are_sent_with_it() {
+    let c = Cluster::start(2, 2);
+    c.write("a.c", "int a(void) { return 7; }\n");
+    c.write("b.c", "int a(void); int main(void) { return a(); }\n");
+    c.ok("mkdir lib && gcc -shared -fPIC -o lib/liba.so a.c && gcc -o b b.c -Llib -la");
+    c.ok("mkdir copies");
+    // The loader finds the library by this variable.
+    let run = |options: &str| {
+        let path = c.path("work/lib");
+        c.run(&format!(
+            "export LD_LIBRARY_PATH={}; salloc -Q -N1 sh -c 'sbcast -f {options} b copies/b && ls copies'",
+            path.display()
+        ))
+    };
+    let plain = run("");
+    assert_eq!((plain.code, plain.out.trim()), (0, "b"), "{plain:?}");
+    let sent = run("--send-libs");
+    assert_eq!((sent.code, sent.out.trim()), (0, "b\nb_libs"), "{sent:?}");
+    assert_eq!(
+        c.ok("ls copies/b_libs; cmp lib/liba.so copies/b_libs/liba.so"),
+        "liba.so"
+    );
+    c.ok("rm -r copies/b_libs");
+    let excluded = run(&format!(
+        "--send-libs --exclude={},/lib,/usr/lib,/lib64",
+        c.path("work").display()
+    ));
+    assert_eq!(excluded.out.trim(), "b", "{excluded:?}");
+    let wrong = run("--send-libs=maybe");
+    assert!(wrong.err.contains("Invalid --send-libs value"), "{wrong:?}");
+
+    let lib = c.path("work/lib");
+    let step = c.run(&format!(
+        "LD_LIBRARY_PATH={} SLURM_SEND_LIBS=yes srun -n1 --bcast=copies/c --bcast-exclude=/lib,/usr/lib,/lib64 ./b",
+        lib.display()
+    ));
+    assert_eq!(step.code, 7, "{step:?}");
+    assert_eq!(c.ok("ls copies/c_libs"), "liba.so");
+    c.ok("rm -r copies/c_libs");
+    let found = c.run(&format!(
+        "LD_LIBRARY_PATH={} srun -n1 --bcast=copies/c --send-libs sh -c 'echo $LD_LIBRARY_PATH'",
+        lib.display()
+    ));
+    assert_eq!(
+        found.out.trim(),
+        lib.display().to_string(),
+        "all of sh's are excluded: {found:?}"
+    );
+    let found = c.run(&format!(
+        "LD_LIBRARY_PATH={} srun -n1 --bcast=copies/c --send-libs --bcast-exclude=none sh -c 'echo $LD_LIBRARY_PATH'",
+        lib.display()
+    ));
+    assert_eq!(
+        found.out.trim(),
+        format!(
+            "{}/c_libs:{}",
+            c.path("work/copies").display(),
+            lib.display()
+        ),
+        "{found:?}"
     );
 }
 

@@ -12,6 +12,8 @@ use crate::order::QueueOrder;
 use muster_core::policy::access::privacy::View;
 use muster_core::state::{Scale, State};
 use muster_model::account_limits::Scope;
+use muster_model::calendar::CalendarState;
+use muster_model::config::PartitionConfig;
 use muster_model::explain::{ExpectedTime, JobAhead};
 use muster_model::hostlist;
 use muster_model::ids::JobId;
@@ -39,6 +41,15 @@ fn state_text(state: &State, job: &Job, view: &View<'_>) -> String {
         };
     }
     match (job.state, &job.preempted) {
+        (JobState::Suspended, _) if job.stopped_by_calendar => {
+            let calendar = state.partition(&job.partition);
+            let calendar = calendar.and_then(|own| own.calendar.as_ref());
+            let name = calendar.map_or("", |own| &own.calendar.name);
+            format!(
+                "It is stopped on {nodes} by calendar {name} of partition {}, and goes on when that says so.",
+                job.partition
+            )
+        }
         (JobState::Suspended, _) if job.waits_for_turn() => {
             let order = state.config.as_ref().map(|config| &config.order);
             let slice_s = order.and_then(|order| order.time_slice_s).unwrap_or(0);
@@ -117,6 +128,9 @@ fn waits_for(state: &State, job: &Job, now: Timestamp, view: &View<'_>) -> Vec<S
             vec![throttled(state, job)]
         }
         Reason::ReqNodeNotAvail | Reason::NodesUnavailable => unavailable(state, job, view),
+        Reason::PartitionDown | Reason::PartitionInactive if !calendars(state, job).is_empty() => {
+            calendars(state, job)
+        }
         Reason::PartitionDown | Reason::PartitionInactive => vec![format!(
             "Partition {partitions} starts no jobs: an administrator sets its state with 'scontrol update PartitionName={partitions} State=UP'."
         )],
@@ -184,6 +198,24 @@ fn waits_for(state: &State, job: &Job, now: Timestamp, view: &View<'_>) -> Vec<S
     }
 }
 
+/// Partitions of a job that their calendars close, a sentence each.
+fn calendars(state: &State, job: &Job) -> Vec<String> {
+    let partitions = partitions_of(job);
+    let known = partitions.iter().filter_map(|name| state.partition(name));
+    let closed = |partition: &PartitionConfig| {
+        let calendar = partition.calendar.as_ref();
+        let calendar = calendar.filter(|own| own.state != CalendarState::On)?;
+        Some(format!(
+            "Partition {} starts no jobs now: its calendar {} has it {} (qconf -scal {}).",
+            partition.name,
+            calendar.calendar.name,
+            calendar.state.name(),
+            calendar.calendar.name
+        ))
+    };
+    known.filter_map(closed).collect()
+}
+
 /// Future times that the job's start depends on.
 fn times(state: &State, job: &Job, now: Timestamp, view: &View<'_>) -> Vec<ExpectedTime> {
     let mut all = Vec::new();
@@ -203,6 +235,19 @@ fn times(state: &State, job: &Job, now: Timestamp, view: &View<'_>) -> Vec<Expec
                     format!("Reservation {name} begins"),
                     reservation.map(|r| r.start),
                 );
+            }
+        }
+        Reason::PartitionDown | Reason::PartitionInactive => {
+            let partitions = partitions_of(job);
+            for partition in partitions.iter().filter_map(|name| state.partition(name)) {
+                let calendar = partition.calendar.as_ref();
+                if let Some(calendar) = calendar.filter(|own| own.state != CalendarState::On) {
+                    let (name, calendar_name) = (&partition.name, &calendar.calendar.name);
+                    add_time(
+                        format!("Calendar {calendar_name} changes partition {name}"),
+                        calendar.next_change,
+                    );
+                }
             }
         }
         Reason::NodesReserved | Reason::ReservedForMaintenance => {

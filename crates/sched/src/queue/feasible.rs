@@ -58,7 +58,7 @@ pub(crate) fn feasible(
     if part.own.as_ref().is_some_and(|own| !own.open) {
         return Err(Reason::Reservation);
     }
-    match part.config.state {
+    match part.config.effective_state() {
         PartitionState::Up | PartitionState::Drain => {}
         PartitionState::Down => return Err(Reason::PartitionDown),
         PartitionState::Inactive => return Err(Reason::PartitionInactive),

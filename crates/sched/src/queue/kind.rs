@@ -107,6 +107,7 @@ impl Kind {
             submit_sid: _,
             deadline: _,
             requeue: _,
+            expedite: _,
             warn_signal: _,
             comment: _,
             wckey: _,

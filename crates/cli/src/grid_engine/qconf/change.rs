@@ -13,10 +13,7 @@ const PLACES: [(&str, &str); 18] = [
         "attr",
         "the attribute in slurm.conf, sge.conf or by sacctmgr",
     ),
-    (
-        "cal",
-        "a queue is closed by qmod -d and opened by qmod -e, at given times by scrontab or cron; nodes are kept free at times by scontrol create reservation",
-    ),
+    ("cal", "calendar lines of sge.conf beside slurm.conf"),
     ("ckpt", "nothing: there are no checkpointing environments"),
     ("conf", "slurm.conf, then scontrol reconfigure"),
     ("c", "complex lines of sge.conf beside slurm.conf"),

@@ -2,6 +2,7 @@
 //! line to be written, and its file.
 
 use muster_conf::grid_engine::{AllocationRule, ComplexTarget, CountedPer, Mapping};
+use muster_model::calendar::Calendar;
 use std::io::Read as _;
 
 /// The largest file that is read, bytes.
@@ -36,6 +37,10 @@ pub(super) fn advice(
         "hgrp" => Some(match of_file {
             true => rows(value?).and_then(|rows| host_group_of_file(&rows)),
             false => host_group(verb, value?),
+        }),
+        "cal" => Some(match of_file {
+            true => rows(value?).and_then(|rows| calendar_of_file(&rows)),
+            false => Ok(calendar_line(verb, value?)),
         }),
         "c" if of_file => {
             Some(text(value?).map(|text| self::complexes(&text, mapping, &complexes())))
@@ -110,6 +115,36 @@ fn environment(verb: &str, name: &str, mapping: &Mapping) -> Result<String, Stri
             rule.text()
         )),
         (_, Some(rule)) => Ok(format!("{NO_LINE}: pe {name} {}", rule.text())),
+    }
+}
+
+/// A calendar by its rows.
+///
+/// # Errors
+/// One is missing, unknown or wrong.
+pub(super) fn calendar_of_rows(rows: &[(String, String)]) -> Result<Calendar, String> {
+    let known = ["calendar_name", "year", "week"];
+    if let Some((name, _)) = rows
+        .iter()
+        .find(|(name, _)| !known.contains(&name.as_str()))
+    {
+        return Err(format!("error: unknown attribute name \"{name:.80}\""));
+    }
+    let row = |name| {
+        row(rows, name).map_err(|_| format!("error: required attribute \"{name}\" is missing"))
+    };
+    Calendar::new(row("calendar_name")?, row("year")?, row("week")?)
+}
+
+fn calendar_of_file(rows: &[(String, String)]) -> Result<String, String> {
+    let calendar = calendar_of_rows(rows)?;
+    Ok(format!("{SGE_CONF}: calendar {}", calendar.text()))
+}
+
+fn calendar_line(verb: &str, name: &str) -> String {
+    match verb {
+        "d" => format!("{NO_LINE}: calendar {name} ..."),
+        _ => format!("{SGE_CONF}: calendar {name} year NONE week mon-fri=6-20"),
     }
 }
 

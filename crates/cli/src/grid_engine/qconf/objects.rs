@@ -12,6 +12,7 @@ use muster_conf::Diagnostic;
 use muster_conf::grid_engine::edited::{with_class, with_line};
 use muster_conf::grid_engine::{ALL_HOSTS, AllocationRule, ComplexTarget, FILE, Mapping};
 use muster_conf::job_classes::{self, JobClasses};
+use muster_model::command::UserCommand;
 use muster_trust::host::short_name;
 use std::process::ExitCode;
 
@@ -29,7 +30,7 @@ struct LineChange {
 pub(super) fn run(option: &str, values: &[String]) -> Option<Result<ExitCode, ExitCode>> {
     let (verb, object) = option.strip_prefix('-')?.split_at_checked(1)?;
     let is_attribute = object == "attr" && matches!(values.first()?.as_str(), "pe" | "hostgroup");
-    let is_known = is_attribute || matches!(object, "p" | "hgrp" | "c" | "conf" | "jc");
+    let is_known = is_attribute || matches!(object, "p" | "hgrp" | "c" | "cal" | "conf" | "jc");
     if !is_known || !matches!(verb, "a" | "A" | "m" | "M" | "d" | "D" | "r" | "R") {
         return None;
     }
@@ -84,6 +85,7 @@ impl ObjectChange<'_> {
             "p" => vec![self.environment()?],
             "hgrp" => vec![self.host_group()?],
             "c" => self.complexes()?,
+            "cal" => vec![self.calendar()?],
             "conf" => self.configuration()?,
             _ => self.attributes()?,
         };
@@ -104,10 +106,10 @@ impl ObjectChange<'_> {
         for change in &changes {
             say::stdout(&format!("{}\n", change.done));
         }
-        if changes.is_empty() {
-            say::stdout("nothing has changed\n");
-        } else {
-            notice();
+        match (changes.is_empty(), self.object) {
+            (true, _) => say::stdout("nothing has changed\n"),
+            (false, "cal") => return self.take_over_calendars(&changes),
+            (false, _) => notice(),
         }
         Ok(())
     }
@@ -146,7 +148,8 @@ impl ObjectChange<'_> {
     fn environment(&self) -> Result<LineChange, String> {
         let name = self.value(0);
         let known = |name: &str| self.shown.mapping.rule(name).is_some();
-        let missing = |name: &str| format!("parallel environment \"{name}\" does not exist");
+        let missing =
+            |name: &str| format!("denied: parallel environment \"{name}\" does not exist");
         let text = match self.verb {
             "d" if !known(name) => return Err(missing(name)),
             "d" => return Ok(self.line("pe", PE_LIST, name, None, false)),
@@ -204,6 +207,58 @@ impl ObjectChange<'_> {
             return Err(format!(
                 "denied: {name} {value} of a parallel environment: {why}"
             ));
+        }
+        Ok(())
+    }
+
+    /// `-acal`, `-Acal`, `-mcal`, `-Mcal`, `-dcal`.
+    fn calendar(&self) -> Result<LineChange, String> {
+        let name = self.value(0);
+        let known = |name: &str| self.shown.mapping.calendar(name).is_some();
+        let missing = |name: &str| format!("denied: calendar \"{name}\" does not exist");
+        let text = match self.verb {
+            "d" if !known(name) => return Err(missing(name)),
+            "d" => {
+                return match self.shown.queues_with_calendar(name).first() {
+                    Some(queue) => Err(format!(
+                        "denied: Calendar \"{name}\" is still referenced in queue \"{queue}\""
+                    )),
+                    None => Ok(self.line("calendar", "calendar", name, None, false)),
+                };
+            }
+            "a" => edited("calendar", &calendar_text(name, "NONE", "NONE"))?,
+            "m" => edited("calendar", &self.shown.calendar(name)?)?,
+            _ => in_files::text(name)?,
+        };
+        let calendar = in_files::calendar_of_rows(&in_files::rows_of(&text))?;
+        let name = &calendar.name;
+        let value = format!("year {} week {}", calendar.year, calendar.week);
+        match (self.verb, known(name)) {
+            ("a" | "A", true) => Err(format!("calendar \"{name}\" already exists")),
+            ("m" | "M", false) => Err(missing(name)),
+            (_, is_there) => Ok(self.line("calendar", "calendar", name, Some(value), !is_there)),
+        }
+    }
+
+    /// Partitions that have a calendar get it as it is now.
+    fn take_over_calendars(&self, changes: &[LineChange]) -> Result<(), String> {
+        for change in changes {
+            let Some(value) = &change.value else {
+                continue;
+            };
+            let text = format!("{} {value}", change.name);
+            for partition in &self.shown.ctx.partitions {
+                let calendar = partition.calendar.as_ref();
+                if calendar.is_some_and(|own| own.calendar.name == change.name) {
+                    let command = UserCommand::UpdatePartition {
+                        name: partition.name.clone(),
+                        read: Vec::new(),
+                        pairs: vec![("Calendar".to_owned(), text.clone())],
+                    };
+                    let sent = Client::connect().and_then(|mut client| client.command(command));
+                    sent.map_err(|error| format!("error: {error}"))?;
+                }
+            }
         }
         Ok(())
     }
@@ -313,7 +368,7 @@ impl ObjectChange<'_> {
     }
 
     fn rule(&self, name: &str, value: &str) -> Result<LineChange, String> {
-        let missing = || format!("parallel environment \"{name}\" does not exist");
+        let missing = || format!("denied: parallel environment \"{name}\" does not exist");
         self.shown.mapping.rule(name).ok_or_else(missing)?;
         let rule = AllocationRule::parse(value);
         let rule = rule.ok_or_else(|| format!("allocation_rule \"{value}\" is not valid"))?;
@@ -512,6 +567,11 @@ impl ObjectChange<'_> {
         say::stderr("qconf: scontrol reconfigure has the controller read job_classes.conf\n");
         Ok(())
     }
+}
+
+/// A calendar as `-scal` shows it.
+pub(super) fn calendar_text(name: &str, year: &str, week: &str) -> String {
+    format!("calendar_name    {name}\nyear             {year}\nweek             {week}\n")
 }
 
 const PE_LIST: &str = "parallel environment";

@@ -2,9 +2,7 @@
 
 use crate::options::{Opt, flag, opt};
 
-const ATTRIBUTES: &str = "hostlist, slots, h_rt, user_lists, projects and xprojects of queues; allocation_rule of pe, hostlist of hostgroup";
-const CALENDARS: &str = "a queue is closed by qmod -d and opened by qmod -e, at given times by scrontab or cron; nodes are kept free at \
-                         times by scontrol create reservation";
+const ATTRIBUTES: &str = "hostlist, slots, h_rt, calendar, user_lists, projects and xprojects of queues; allocation_rule of pe, hostlist of hostgroup";
 const QUOTAS: &str = "limits of slots, h_vmem, gpu, jobs and complexes of sge.conf for {*} users or projects, by name, of all, and of the \
                       QOS of a queue; hosts, pes, !, lists together and limits with $ are refused";
 const HOSTS: &str = "hosts are NodeName lines of slurm.conf, then scontrol reconfigure";
@@ -29,8 +27,8 @@ pub(super) static OPTIONS: &[Opt] = &[
     opt("suser", "users", "users"),
     flag("sprjl", "projects"),
     opt("sprj", "name", "a project"),
-    opt("scal", "name", "a calendar").partly("there are none"),
-    flag("scall", "calendars").partly("there are none"),
+    opt("scal", "name", "a calendar"),
+    flag("scall", "calendars"),
     opt("sckpt", "name", "a checkpointing environment").partly("there are none"),
     flag("sckptl", "checkpointing environments").partly("there are none"),
     opt(
@@ -215,11 +213,11 @@ pub(super) static OPTIONS: &[Opt] = &[
     )
     .partly(QUOTAS),
     opt("drqs", "names", "delete resource quota sets"),
-    opt("acal", "calendar", "add a calendar").refused(CALENDARS),
-    opt("Acal", "file", "add the calendar of a file").refused(CALENDARS),
-    opt("mcal", "calendar", "change a calendar").refused(CALENDARS),
-    opt("Mcal", "file", "change a calendar to that of a file").refused(CALENDARS),
-    opt("dcal", "calendar", "delete a calendar").refused(CALENDARS),
+    opt("acal", "calendar", "add a calendar"),
+    opt("Acal", "file", "add the calendar of a file"),
+    opt("mcal", "calendar", "change a calendar"),
+    opt("Mcal", "file", "change a calendar to that of a file"),
+    opt("dcal", "calendar", "delete a calendar"),
     opt("ae", "host", "add a host that runs jobs")
         .optional()
         .refused(HOSTS),

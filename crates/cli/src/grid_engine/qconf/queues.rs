@@ -164,7 +164,7 @@ fn words(list: &str) -> Vec<&str> {
 fn is_same(name: &str, old: &str, new: &str) -> bool {
     match name {
         "h_rt" => resources::time(name, Some(old)) == resources::time(name, Some(new)),
-        "shell" | "tmpdir" | "prolog" | "epilog" => old == new,
+        "shell" | "tmpdir" | "prolog" | "epilog" | "calendar" => old == new,
         _ => {
             let (mut old, mut new) = (words(old), words(new));
             old.sort_unstable();
@@ -186,7 +186,6 @@ fn place(name: &str) -> &'static str {
         "complex_values" => "Gres of NodeName lines and Licenses of slurm.conf",
         "subordinate_list" => "PreemptMode and PriorityTier of PartitionName lines of slurm.conf",
         "seq_no" => "Weight of NodeName lines of slurm.conf",
-        "calendar" => "reservations: scontrol create reservation",
         "owner_list" => "operators: qconf -ao",
         "xuser_lists" => "name those who may use the queue in user_lists",
         "initial_state" => "qmod -d and qmod -e",
@@ -225,6 +224,7 @@ pub(super) fn fields(
         }
         match field(name, value, mapping) {
             Ok((key, value)) => fields.push((key.to_owned(), value)),
+            Err(why) if name == "calendar" => refused.push(why),
             Err(why) => {
                 let line = format!("denied: {name} {value} of queue \"{queue}\": {why}");
                 refused.push(line);
@@ -248,6 +248,10 @@ fn as_read(partition: &PartitionConfig, key: &str) -> (String, String) {
             TimeLimit::Minutes(minutes) => minutes.to_string(),
             TimeLimit::Unlimited => UNLIMITED.to_owned(),
         },
+        "Calendar" => {
+            let calendar = partition.calendar.as_ref();
+            calendar.map_or_else(|| "NONE".to_owned(), |own| own.calendar.text())
+        }
         _ => {
             let most = partition.max_cpus_per_node;
             most.map_or_else(|| UNLIMITED.to_owned(), |most| most.to_string())
@@ -279,6 +283,12 @@ fn field(name: &str, value: &str, mapping: &Mapping) -> Result<(&'static str, St
         "user_lists" => Ok(("AllowGroups", list("ALL")?)),
         "projects" => Ok(("AllowAccounts", accounts("ALL")?)),
         "xprojects" => Ok(("DenyAccounts", accounts("")?)),
+        "calendar" if value.eq_ignore_ascii_case("NONE") => Ok(("Calendar", "NONE".to_owned())),
+        "calendar" => {
+            let missing = || format!("Calendar \"{value}\" does not exist");
+            let calendar = mapping.calendar(value).ok_or_else(missing)?;
+            Ok(("Calendar", calendar.text()))
+        }
         "h_rt" => {
             let limit = resources::time(name, Some(value))?;
             let minutes = limit.map(|seconds| seconds.div_ceil(60).max(1).to_string());
@@ -387,7 +397,7 @@ impl<'a> QueueChanges<'a> {
                 "denied: \"{queue}\": hosts of a queue have no values of their own"
             ));
         }
-        let missing = || format!("cluster queue \"{queue}\" does not exist");
+        let missing = || format!("denied: cluster queue \"{queue}\" does not exist");
         self.find(queue).ok_or_else(missing)
     }
 

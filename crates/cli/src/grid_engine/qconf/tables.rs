@@ -80,7 +80,7 @@ pub(super) const QUEUE: [(&str, &str); 50] = [
     ("complex_values", "NONE"),
     ("projects", ""),
     ("xprojects", ""),
-    ("calendar", "NONE"),
+    ("calendar", ""),
     ("initial_state", "default"),
     ("s_rt", "INFINITY"),
     ("h_rt", ""),

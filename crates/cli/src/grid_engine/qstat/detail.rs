@@ -272,7 +272,7 @@ fn request(text: &mut String, first: &Job, environment: Option<&Environment>) {
     let spec = &first.spec;
     let mut row = |key: &str, value: &str| row(text, key, value);
     let mark = |key| marks::value(spec, key);
-    let merges = mark(marks::MERGE).is_some();
+    let merges = mark(marks::MERGE) == Some("y");
     if has_own_directory(spec) {
         row("cwd", &spec.work_dir);
     }

@@ -213,7 +213,7 @@ fn job(xml: &mut Xml, first: &Job, records: &[&Job]) {
     xml.leaf("JB_group", &spec.owner.group);
     xml.leaf("JB_gid", spec.owner.gid);
     xml.leaf("JB_account", spec.comment.as_deref().unwrap_or("sge"));
-    xml.leaf("JB_merge_stderr", mark(marks::MERGE).is_some());
+    xml.leaf("JB_merge_stderr", mark(marks::MERGE) == Some("y"));
     addressees(xml, spec);
     if let Some(project) = &spec.account {
         xml.leaf("JB_project", project);
@@ -260,7 +260,7 @@ fn job(xml: &mut Xml, first: &Job, records: &[&Job]) {
         &spec.command
     };
     xml.leaf("JB_script_file", script);
-    if mark(marks::MERGE).is_none() {
+    if mark(marks::MERGE) != Some("y") {
         path(xml, "JB_stderr_path_list", first, Stdio::Err);
     }
     tasks(xml, records);

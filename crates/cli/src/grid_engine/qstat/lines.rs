@@ -297,7 +297,9 @@ pub(in crate::grid_engine) fn state(job: &Job) -> String {
         }
         JobState::Running if job.configuring || job.power_up.is_some() => text.push('t'),
         JobState::Running => text.push_str(if job.restarts > 0 { "Rr" } else { "r" }),
-        JobState::Suspended if job.waits_for_turn() || job.is_stopped_for_another() => {
+        JobState::Suspended
+            if job.waits_for_turn() || job.is_stopped_for_another() || job.stopped_by_calendar =>
+        {
             text.push('S')
         }
         JobState::Suspended => text.push('s'),

@@ -10,7 +10,8 @@ use muster_model::job::{ArrayRole, Job, Reason};
 pub(super) fn of_queue(queue: &Instance) -> Option<String> {
     let why = match queue.states.as_str() {
         states if states.contains('u') => "it is temporarily not available",
-        states if states.contains(['d', 'E']) => "it is disabled",
+        states if states.contains('C') => "it is suspended",
+        states if states.contains(['d', 'D', 'E']) => "it is disabled",
         _ if queue.total > 0 && queue.used >= queue.total => "it is full",
         _ => return None,
     };

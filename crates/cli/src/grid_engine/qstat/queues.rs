@@ -7,7 +7,8 @@ use crate::grid_engine::resources::{self, Resource};
 use crate::grid_engine::site;
 use crate::listing::context::Ctx;
 use muster_conf::grid_engine::Mapping;
-use muster_model::config::PartitionState;
+use muster_model::calendar::CalendarState;
+use muster_model::config::{PartitionConfig, PartitionState};
 use muster_model::job::Job;
 use muster_model::node::{GresConfig, Node, NodeLink};
 use muster_model::time::TimeLimit;
@@ -41,6 +42,8 @@ pub(in crate::grid_engine) struct Instance {
     pub(in crate::grid_engine) has: HostOffer,
     /// Whether its partition starts no jobs.
     pub(in crate::grid_engine) is_closed: bool,
+    /// The calendar of the queue.
+    pub(in crate::grid_engine) calendar: Option<String>,
     /// Whether its host starts no jobs.
     pub(in crate::grid_engine) is_drained: bool,
     /// Why it is out of service.
@@ -109,7 +112,11 @@ pub(in crate::grid_engine) fn of_cluster(
                     .report
                     .as_ref()
                     .map(|report| f64::from(report.load_centi) / 100.0),
-                states: states(node, partition.state),
+                states: states(node, partition),
+                calendar: partition
+                    .calendar
+                    .as_ref()
+                    .map(|own| own.calendar.name.clone()),
                 resources: resources::of_host(node, &free(node)),
                 limit: limit(partition.max_time),
                 limit_s: partition
@@ -139,9 +146,14 @@ fn limit(limit: TimeLimit) -> String {
     )
 }
 
-fn states(node: &Node, partition: PartitionState) -> String {
+fn states(node: &Node, partition: &PartitionConfig) -> String {
     let mut text = String::new();
-    if node.drain || partition != PartitionState::Up {
+    match partition.calendar_state() {
+        CalendarState::On => {}
+        CalendarState::Off => text.push('D'),
+        CalendarState::Suspended => text.push('C'),
+    }
+    if node.drain || partition.state != PartitionState::Up {
         text.push('d');
     }
     if node.link != NodeLink::Up || node.down {
@@ -189,7 +201,7 @@ fn of_queue(own: &Instance) -> Vec<Resource> {
         Resource::text("qf", "hostname", &own.host),
         Resource::count("qc", "slots", own.total.saturating_sub(own.used)),
         Resource::count("qf", "seq_no", 0),
-        Resource::text("qf", "calendar", "NONE"),
+        Resource::text("qf", "calendar", own.calendar.as_deref().unwrap_or("NONE")),
         Resource::text("qf", "h_rt", &own.limit),
     ]);
     all

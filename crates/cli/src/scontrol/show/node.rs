@@ -273,7 +273,7 @@ fn totals(out: &mut String, p: &PartitionConfig, ctx: &Ctx, style: RecordStyle) 
     put!(
         out,
         "State={} TotalCPUs={cpus} TotalNodes={count} SelectTypeParameters={}",
-        p.state.name(),
+        p.effective_state().name(),
         match p.whole_sockets {
             None => "NONE",
             Some(true) => "CR_SOCKET",
@@ -281,6 +281,12 @@ fn totals(out: &mut String, p: &PartitionConfig, ctx: &Ctx, style: RecordStyle) 
         }
     );
     style.newline(out);
+    if let Some(own) = &p.calendar {
+        let (name, state) = (&own.calendar.name, own.state.name());
+        put!(out, "Calendar={name} CalendarState={state} CalendarChange=");
+        ctx.time_or(out, own.next_change, "never");
+        style.newline(out);
+    }
     put!(out, "JobDefaults={}", p.job_defaults);
     style.newline(out);
     memory(out, "DefMem", p.default_memory);

@@ -82,7 +82,7 @@ impl QueueCounts {
 
 /// Whether a queue takes jobs, and whether they start.
 fn switches(partition: &PartitionConfig) -> (bool, bool) {
-    match partition.state {
+    match partition.effective_state() {
         PartitionState::Up => (true, true),
         PartitionState::Down => (true, false),
         PartitionState::Drain => (false, true),

@@ -1,7 +1,6 @@
 //! What options of a submission make of a job.
 
 use super::*;
-use crate::options::chosen::Source;
 use crate::options::getopt::{self, OperandOrder};
 use crate::options::values::time::Utc;
 use crate::options::{find, table};
@@ -280,6 +279,35 @@ fn times_and_the_rest() {
     assert!(spec.hold && spec.no_kill && spec.warn_signal.unwrap().batch_only);
     assert_eq!(spec.kill_on_invalid_dep, Some(true));
     assert_eq!(spec.shown, [("extra".to_owned(), "x".to_owned())]);
+}
+
+#[test]
+fn a_job_may_ask_to_be_requeued_before_others() {
+    let of = |line: &str| {
+        let spec = try_build(line).unwrap().spec;
+        (spec.requeue, spec.expedite)
+    };
+    assert_eq!(of("--requeue"), (Some(true), false));
+    assert_eq!(of("--requeue=expedite"), (Some(true), true));
+    assert_eq!(of("--requeue=Expedite --no-requeue"), (Some(false), false));
+    assert!(try_build("--requeue=soon").is_err());
+    for (value, wanted) in [
+        ("", (Some(true), false)),
+        ("1", (Some(true), false)),
+        ("0", (None, false)),
+        ("expedite", (Some(true), true)),
+    ] {
+        let mut chosen = ChosenOptions::new(OptionCommand::Sbatch);
+        environment::read(&mut chosen, |name| {
+            (name == "SBATCH_REQUEUE").then(|| value.to_owned())
+        });
+        let ambient = SubmitEnvironment {
+            now: || Timestamp::from_unix_s(1_795_292_130),
+            zone: &Utc,
+        };
+        let spec = build(&chosen, &ambient).unwrap().spec;
+        assert_eq!((spec.requeue, spec.expedite), wanted, "{value}");
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Output of qconf: objects as keys and values, found by the content of their files and not by their names.
 
 use anyhow::{Context, Result, ensure};
+use muster_conf::grid_engine::ALL_HOSTS;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::path::Path;
@@ -76,6 +77,7 @@ pub(super) struct Complex {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Dump {
     pub(super) queues: Vec<Object>,
+    pub(super) calendars: Vec<Object>,
     pub(super) environments: Vec<Object>,
     /// Hosts that run jobs.
     pub(super) hosts: Vec<Object>,
@@ -120,7 +122,15 @@ impl Dump {
                 fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
             dump.take(&shown, &String::from_utf8_lossy(&bytes));
         }
+        dump.complete();
         Ok(dump)
+    }
+
+    /// Adds the group of all hosts, which a dump of queues and hosts may lack.
+    pub(super) fn complete(&mut self) {
+        let hosts = self.hosts.iter();
+        let all = hosts.map(|host| host.name().to_owned()).collect();
+        self.groups.entry(ALL_HOSTS.to_owned()).or_insert(all);
     }
 
     /// Takes the text of a file, which may have several objects, each begun by its first key.
@@ -179,7 +189,8 @@ impl Dump {
             "name" if has("default_project") => self.users.push(object),
             "name" if has("fshare") || has("acl") => self.projects.push(object),
             "execd_spool_dir" => self.configuration = Some(object),
-            "calendar_name" | "ckpt_name" | "algorithm" => self.others.push(object),
+            "calendar_name" => self.calendars.push(object),
+            "ckpt_name" | "algorithm" => self.others.push(object),
             "id" => self.others.push(Object {
                 kind: "sharetree".to_owned(),
                 what: "the share tree".to_owned(),

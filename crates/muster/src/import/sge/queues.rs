@@ -2,11 +2,12 @@
 
 use super::dump::{Dump, KnownHosts, Object};
 use super::{Made, is_path};
+use muster_model::calendar::Calendar;
 use muster_model::hostlist;
 use std::collections::BTreeSet;
 
 /// Keys of queues that say something which partitions do not have, and why not.
-const WITHOUT: [(&str, &str); 14] = [
+const WITHOUT: [(&str, &str); 13] = [
     (
         "load_thresholds",
         "a node that is loaded is not left alone: the scheduler counts CPUs and memory",
@@ -15,10 +16,6 @@ const WITHOUT: [(&str, &str); 14] = [
     (
         "subordinate_list",
         "see PreemptType and PriorityTier of slurm.conf",
-    ),
-    (
-        "calendar",
-        "make a reservation that recurs: scontrol create reservation",
     ),
     ("prolog", "see Prolog and TaskProlog of slurm.conf"),
     ("epilog", "see Epilog and TaskEpilog of slurm.conf"),
@@ -55,6 +52,9 @@ const USUAL: [&str; 4] = ["np_load_avg=1.75", "SIGSTOP", "SIGKILL", "SIGCONT"];
 pub(super) fn write(dump: &Dump, made: &mut Made) {
     let default = default_queue(dump);
     let known = dump.known_hosts();
+    dump.calendars
+        .iter()
+        .for_each(|own| write_calendar(own, made));
     for (number, queue) in dump.queues.iter().enumerate() {
         write_queue(dump, &known, queue, number == default, made);
     }
@@ -130,7 +130,33 @@ fn write_queue(
     if name != own {
         made.sge.push_str(&format!("queue {own} {name}\n"));
     }
+    let has_calendar = |name: &&str| dump.calendars.iter().any(|own| own.name() == *name);
+    match queue.get("calendar") {
+        None => {}
+        Some(calendar) if has_calendar(&calendar) => {
+            made.sge
+                .push_str(&format!("queue_calendar {own} {calendar}\n"));
+        }
+        Some(calendar) => made.note(
+            &format!("queue {own}: calendar {calendar}"),
+            "nothing is known of this calendar",
+        ),
+    }
     note_losses(queue, made);
+}
+
+/// A calendar. One that is wrong stays, with its queues open.
+fn write_calendar(calendar: &Object, made: &mut Made) {
+    let part = |key| calendar.get(key).unwrap_or("NONE");
+    let name = calendar.name();
+    match Calendar::new(name, part("year"), part("week")) {
+        Ok(own) => made.sge.push_str(&format!("calendar {}\n", own.text())),
+        Err(why) => {
+            made.note(&format!("calendar {name}"), &why);
+            made.sge
+                .push_str(&format!("calendar {name} year NONE week NONE\n"));
+        }
+    }
 }
 
 /// The hosts of a queue, as far as they are known.

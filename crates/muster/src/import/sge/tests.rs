@@ -288,3 +288,13 @@ fn wrong_lines_of_job_classes_go_together() {
     let notes = made.notes.join("\n");
     assert!(notes.contains("jcname 9bad") && notes.contains("pe_range 4: "));
 }
+
+#[test]
+fn a_dump_without_its_group_has_all_hosts() {
+    let mut dump = Dump::default();
+    dump.take("h", "hostname n1\ncomplex_values NONE\nprocessors 2\n");
+    dump.take("q", "qname all.q\nhostlist @allhosts\nslots 2\n");
+    dump.complete();
+    let list = ["@allhosts".to_owned()];
+    assert_eq!(dump.hosts_of(&list, &dump.known_hosts()), ["n1"]);
+}

@@ -1,5 +1,5 @@
 //! An explanation in slices: first a forecast up to the job's start, then one for each number of tasks and for each change that may
-//! start it sooner. The caller decides after each operation whether there is time for another, and may finish with what is known.
+//! start it sooner. The caller decides after each operation whether there is time for another, and may finish with the known part.
 
 use super::changes::{Change, changes};
 use super::{ahead, state_text, task_numbers, times, waits_for};
@@ -23,7 +23,7 @@ const GAIN_MS: u64 = 30_000;
 
 /// Explains why a job waits, and what would start it sooner, limited to what the user may see; `None` if there is no such job.
 pub fn explain(state: &State, id: JobId, now: Timestamp, view: &View<'_>) -> Option<Explanation> {
-    let mut run = ExplainRun::new(state, id, now, view, Depth::WithChanges)?;
+    let mut run = ExplainRun::new(state, id, now, view, ExplanationDepth::WithChanges)?;
     while !run.advance(state, view) {}
     Some(run.finish(state, view, None))
 }
@@ -35,14 +35,14 @@ pub fn explain_briefly(
     now: Timestamp,
     view: &View<'_>,
 ) -> Option<Explanation> {
-    let mut run = ExplainRun::new(state, id, now, view, Depth::Brief)?;
+    let mut run = ExplainRun::new(state, id, now, view, ExplanationDepth::Brief)?;
     while !run.advance(state, view) {}
     Some(run.finish(state, view, None))
 }
 
 /// Extent of an explanation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Depth {
+pub enum ExplanationDepth {
     /// Without what would start the job sooner.
     Brief,
     /// With a trial of each change that may start it sooner.
@@ -60,24 +60,33 @@ enum Goal {
 }
 
 /// A forecast under way.
-struct Trial {
+struct GoalTrial {
     goal: Goal,
     play: Box<Play>,
+}
+
+/// A start by a change.
+struct ChangedStart {
+    /// The change's place in the list.
+    place: usize,
+    /// The change's kind.
+    kind: u32,
+    start: EarlierStart,
 }
 
 /// An explanation under way. The state and the view are the same in all calls.
 pub struct ExplainRun {
     explanation: Explanation,
-    depth: Depth,
-    trial: Option<Trial>,
+    depth: ExplanationDepth,
+    trial: Option<GoalTrial>,
     left: VecDeque<Goal>,
     is_start_known: bool,
     /// Instants that forecasts with numbers of tasks have simulated.
     number_instants: usize,
     /// Instants that forecasts of changes have simulated.
     change_instants: usize,
-    /// Starts by changes, each with the place and the kind of its change.
-    found: Vec<(usize, u32, EarlierStart)>,
+    /// Starts by changes.
+    found: Vec<ChangedStart>,
 }
 
 impl ExplainRun {
@@ -87,7 +96,7 @@ impl ExplainRun {
         id: JobId,
         now: Timestamp,
         view: &View<'_>,
-        depth: Depth,
+        depth: ExplanationDepth,
     ) -> Option<ExplainRun> {
         let job = state.jobs.get(&id)?;
         let waits = job.state == JobState::Pending;
@@ -174,9 +183,9 @@ impl ExplainRun {
             add(changes, "Changes that would start it sooner");
         }
         self.found
-            .sort_by_key(|(place, _, sooner)| (sooner.start.at, *place));
+            .sort_by_key(|found| (found.start.start.at, found.place));
         let found = self.found.into_iter();
-        self.explanation.sooner = found.map(|(_, _, sooner)| sooner).collect();
+        self.explanation.sooner = found.map(|found| found.start).collect();
         self.explanation
     }
 
@@ -202,13 +211,13 @@ impl ExplainRun {
             }
         };
         self.explanation.not_worked_out.push(line.to_owned());
-        if self.depth == Depth::WithChanges {
+        if self.depth == ExplanationDepth::WithChanges {
             let line = "Changes that would start it sooner.".to_owned();
             self.explanation.not_worked_out.push(line);
         }
     }
 
-    fn begin(&self, state: &State, goal: Goal) -> Option<Trial> {
+    fn begin(&self, state: &State, goal: Goal) -> Option<GoalTrial> {
         let job = state.jobs.get(&self.explanation.job)?;
         let mut bounds = ForecastBounds {
             job: Some(job.id),
@@ -227,16 +236,13 @@ impl ExplainRun {
             }
         };
         let play = Box::new(Play::new(state, self.explanation.now, bounds));
-        Some(Trial { goal, play })
+        Some(GoalTrial { goal, play })
     }
 
     /// The time by which the job must start for a change to be reported, if there is any; `None` if it is not worth a trial.
     fn worth_trying(&self, change: &Change) -> Option<Option<Timestamp>> {
-        let of_kind = self
-            .found
-            .iter()
-            .filter(|(_, kind, _)| *kind == change.kind);
-        let best = of_kind.map(|(.., sooner)| sooner.start.at).min();
+        let of_kind = self.found.iter().filter(|found| found.kind == change.kind);
+        let best = of_kind.map(|found| found.start.start.at).min();
         let base = self.explanation.start.as_ref();
         let until = best.or(base.map(|start| start.at));
         let until = until.map(|at| Timestamp(at.0.saturating_sub(GAIN_MS as i64)));
@@ -245,8 +251,8 @@ impl ExplainRun {
     }
 
     /// A forecast is over.
-    fn ended(&mut self, state: &State, view: &View<'_>, trial: Trial) {
-        let Trial { goal, play } = trial;
+    fn ended(&mut self, state: &State, view: &View<'_>, trial: GoalTrial) {
+        let GoalTrial { goal, play } = trial;
         let (mut forecast, is_complete) = (play.forecast, play.is_complete);
         let cost = forecast.cost;
         let id = self.explanation.job;
@@ -273,7 +279,11 @@ impl ExplainRun {
                         words: change.words,
                         start,
                     };
-                    self.found.push((place, change.kind, sooner));
+                    self.found.push(ChangedStart {
+                        place,
+                        kind: change.kind,
+                        start: sooner,
+                    });
                 }
             }
         }
@@ -291,7 +301,7 @@ impl ExplainRun {
         explanation.ahead.retain(|ahead| view.sees_job(ahead.job));
     }
 
-    /// Expected starts are known: says them, and queues what is tried next.
+    /// Says the expected starts, which are known now, and queues the next trials.
     fn start_found(&mut self, state: &State, view: &View<'_>, found: &Forecast) {
         self.is_start_known = true;
         self.fill_start(state, view, found);
@@ -303,7 +313,7 @@ impl ExplainRun {
             let numbers = task_numbers::tried(state, job, range).into_iter();
             self.left.extend(numbers.map(Goal::Tasks));
         }
-        if self.depth == Depth::WithChanges {
+        if self.depth == ExplanationDepth::WithChanges {
             self.queue_changes(state, job);
         }
     }
