@@ -1,4 +1,4 @@
-//! Running steps as documents: `scontrol show steps --json`, and what `listjobs`, `liststeps` and `listpids` say of a node.
+//! Running steps as documents: `scontrol show steps --json`, and answers of `listjobs`, `liststeps` and `listpids` about a node.
 
 use super::context::Ctx;
 use super::document::Writer;
@@ -85,6 +85,15 @@ fn one_step(w: &mut Writer<'_>, row: &StepRow<'_>, ctx: &Ctx) {
     w.text("user", &job.spec.owner.user);
 }
 
+/// A step on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct StepOnNode {
+    /// The job.
+    pub(crate) job: JobId,
+    /// The step.
+    pub(crate) step: StepNo,
+}
+
 /// A process of a step on a node.
 pub(crate) struct NodeProcess {
     /// The job.
@@ -93,9 +102,9 @@ pub(crate) struct NodeProcess {
     pub(crate) step: StepNo,
     /// The process.
     pub(crate) pid: u32,
-    /// The task of which it is, among those of the node.
+    /// Its task's number among those of the node.
     pub(crate) local_task: Option<u32>,
-    /// That task, among all of the step.
+    /// Its task's number among all of the step.
     pub(crate) global_task: Option<u32>,
 }
 
@@ -109,9 +118,9 @@ pub(crate) fn write_jobs_on_node(w: &mut Writer<'_>, jobs: &[JobId]) {
 }
 
 /// Writes the main part of `scontrol liststeps --json`.
-pub(crate) fn write_steps_on_node(w: &mut Writer<'_>, steps: &[(JobId, StepNo)]) {
+pub(crate) fn write_steps_on_node(w: &mut Writer<'_>, steps: &[StepOnNode]) {
     w.list("steps", |w| {
-        for (job, step) in steps {
+        for StepOnNode { job, step } in steps {
             w.item(|w| {
                 w.raw("job_id", job.0);
                 w.text("step_id", &step.to_string());

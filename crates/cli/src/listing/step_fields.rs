@@ -33,7 +33,7 @@ impl StepRow<'_> {
         put!(out, ".{}", self.step.step);
     }
 
-    /// What it has: `cpu=4,mem=100M,node=1`.
+    /// Its resources: `cpu=4,mem=100M,node=1`.
     pub(crate) fn write_tres(&self, out: &mut String) {
         put!(out, "cpu={}", self.step.cpus);
         for TresAmount { name, amount } in &self.step.devices {

@@ -358,7 +358,7 @@ fn step_id(w: &mut Writer<'_>, row: &AcctRow<'_>, step: &AcctStep) {
     w.text("name", &step.name);
 }
 
-/// What a step used. Slurm has what came in under `requested`, what went out under `consumed`.
+/// The use of a step's resources: input under `requested`, output under `consumed`, as in Slurm.
 fn usage(w: &mut Writer<'_>, row: &AcctRow<'_>, step: &AcctStep) {
     let used = row.usage();
     let list = |w: &mut Writer<'_>, key: &str, write: fn(&mut Writer<'_>, &ResourceUsage)| {
@@ -393,29 +393,42 @@ fn usage(w: &mut Writer<'_>, row: &AcctRow<'_>, step: &AcctStep) {
     });
 }
 
-/// A kind of resource that is measured: type, name and number.
-type Measured = (&'static str, &'static str, u32);
+/// A kind of resource in the records of steps.
+struct StepResource {
+    /// Its type.
+    kind: &'static str,
+    /// Its name, of those of a type.
+    name: &'static str,
+    /// Its number in Slurm's database.
+    number: u32,
+}
 
-const CPU: Measured = ("cpu", "", 1);
-const MEM: Measured = ("mem", "", 2);
-const FS_DISK: Measured = ("fs", "disk", 6);
-const VMEM: Measured = ("vmem", "", 7);
-const PAGES: Measured = ("pages", "", 8);
+const CPU: StepResource = StepResource::of("cpu", "", 1);
+const MEM: StepResource = StepResource::of("mem", "", 2);
+const FS_DISK: StepResource = StepResource::of("fs", "disk", 6);
+const VMEM: StepResource = StepResource::of("vmem", "", 7);
+const PAGES: StepResource = StepResource::of("pages", "", 8);
+
+impl StepResource {
+    const fn of(kind: &'static str, name: &'static str, number: u32) -> StepResource {
+        StepResource { kind, name, number }
+    }
+}
 
 fn tasks_of(used: &ResourceUsage) -> u64 {
     u64::from(used.tasks.max(1))
 }
 
-fn counted(w: &mut Writer<'_>, (kind, name, number): Measured, count: u64) {
-    tres(w, kind, name, number, count);
+fn counted(w: &mut Writer<'_>, of: StepResource, count: u64) {
+    tres(w, of.kind, of.name, of.number, count);
 }
 
-/// An amount of the task that has the most or the least.
-fn peak(w: &mut Writer<'_>, (kind, name, number): Measured, count: u64, at: &Peak) {
+/// An amount of the task with the most or the least.
+fn peak(w: &mut Writer<'_>, of: StepResource, count: u64, at: &Peak) {
     w.item(|w| {
-        w.text("type", kind);
-        text_or_null(w, "name", name);
-        w.raw("id", number);
+        w.text("type", of.kind);
+        text_or_null(w, "name", of.name);
+        w.raw("id", of.number);
         w.raw("count", count);
         w.text("node", &at.node);
         w.raw("task", at.task);
@@ -448,7 +461,7 @@ fn least_in(w: &mut Writer<'_>, used: &ResourceUsage) {
     }
 }
 
-/// All of it, divided among tasks.
+/// Input of all tasks, divided by their number.
 fn total_in(w: &mut Writer<'_>, used: &ResourceUsage, tasks: u64) {
     let cpu_ms = (used.user_us + used.system_us) / 1000;
     counted(w, CPU, cpu_ms / tasks);

@@ -531,7 +531,7 @@ fn json_of_both_layouts() {
     assert_eq!(job["steps"][0]["step"]["id"], "3.batch");
 }
 
-/// All of it was under `consumed`, and disks were missing; Slurm has there what was written alone.
+/// All of it was under `consumed`, and disks were missing; Slurm has only output there.
 #[test]
 fn what_steps_used_is_where_slurm_has_it() {
     let document: serde_json::Value = serde_json::from_str(&sacct(&["--json", "-j", "1"])).unwrap();
