@@ -87,9 +87,9 @@ Writes what slurmdbd has purged into files (ArchiveDir of slurmdbd.conf) as Parq
       --to DIR      the directory of the new files (default: the current one)
   -h, --help        print this help
 
-Of a FILE there are FILE.job.parquet, FILE.step.parquet and so on, for each kind of its rows, with the columns that the
-copy in MariaDB or PostgreSQL has (docs/accounting.md); times are timestamps. The new files are the caller's alone, and none is
-replaced. Scripts and environments of jobs are left out. FILE stays as it is, for 'sacctmgr archive load'.
+Of a FILE there are FILE.job.parquet, FILE.step.parquet and so on, for each kind of its rows, with the columns that
+the copy in MariaDB or PostgreSQL has (docs/accounting.md); times are timestamps. The new files are the caller's
+alone, and none is replaced. Scripts and environments of jobs are left out. FILE stays as it is.
 ";
 
 const UP: &str = "\

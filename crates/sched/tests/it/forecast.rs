@@ -15,7 +15,7 @@ use muster_model::task_range::TaskRange;
 use muster_model::time::{TimeLimit, Timestamp};
 use muster_model::topology::SwitchAsk;
 use muster_sched::forecast::{ForecastBounds, ForecastRun, forecast, would_start};
-use muster_sched::{Depth, ExplainRun, explain, explain_briefly};
+use muster_sched::{ExplainRun, ExplanationDepth, explain, explain_briefly};
 
 /// Minutes from now until a job is expected to start, and where.
 fn foretold(world: &World, id: JobId) -> Option<(u64, String)> {
@@ -250,7 +250,15 @@ fn an_explanation_ends_when_it_must_and_says_what_is_missing() {
     }
     assert_eq!(world.pass().len(), 1);
     let view = View::all(&world.state);
-    let begin = || ExplainRun::new(&world.state, last, world.now, &view, Depth::WithChanges);
+    let begin = || {
+        ExplainRun::new(
+            &world.state,
+            last,
+            world.now,
+            &view,
+            ExplanationDepth::WithChanges,
+        )
+    };
     let finish = |run: ExplainRun, earlier| run.finish(&world.state, &view, earlier);
     let (all, run) = worked_out(&world, begin().unwrap(), usize::MAX);
     let whole = finish(run, None);
