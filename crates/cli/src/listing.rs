@@ -21,6 +21,7 @@ pub(crate) mod own_step;
 pub(crate) mod query;
 pub(crate) mod reservation;
 pub(crate) mod states;
+pub(crate) mod step_document;
 pub(crate) mod step_fields;
 pub(crate) mod table;
 pub(crate) mod text;

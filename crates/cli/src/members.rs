@@ -169,17 +169,17 @@ const SQUEUE: Correspondence = Correspondence {
 const SACCT: Correspondence = Correspondence {
     columns: "
         Account account\n AdminComment comment.administrator\n AllocCPUS tres.allocated\n AllocNodes allocation_nodes nodes.count
-        AllocTRES tres.allocated\n AssocID association\n AveCPU steps.tres.consumed.average
-        AveCPUFreq steps.statistics.CPU\n AveRSS steps.tres.consumed.average\n BlockID block\n Cluster cluster
+        AllocTRES tres.allocated\n AssocID association\n AveCPU steps.tres.requested.average
+        AveCPUFreq steps.statistics.CPU\n AveRSS steps.tres.requested.average\n BlockID block\n Cluster cluster
         Comment comment.job\n Constraints constraints\n ConsumedEnergy steps.statistics.energy
         ConsumedEnergyRaw steps.statistics.energy\n Container container\n CPUTime time.elapsed tres.allocated
         CPUTimeRAW time.elapsed tres.allocated\n DBIndex job_id\n DerivedExitCode derived_exit_code
         Elapsed time.elapsed\n ElapsedRaw time.elapsed\n Eligible time.eligible\n End time.end\n ExitCode exit_code
         Flags flags\n GID group\n Group group\n JobID job_id array.job_id array.task array.task_id het steps.step.id
         JobIDRaw job_id\n JobName name steps.step.name\n Layout steps.task.distribution
-        MaxRSS steps.tres.consumed.max\n MaxRSSNode steps.tres.consumed.max\n MaxRSSTask steps.tres.consumed.max
-        McsLabel mcs.label\n MinCPU steps.tres.consumed.min\n MinCPUNode steps.tres.consumed.min
-        MinCPUTask steps.tres.consumed.min\n NCPUS tres.allocated\n NNodes allocation_nodes\n NodeList nodes
+        MaxRSS steps.tres.requested.max\n MaxRSSNode steps.tres.requested.max\n MaxRSSTask steps.tres.requested.max
+        McsLabel mcs.label\n MinCPU steps.tres.requested.min\n MinCPUNode steps.tres.requested.min
+        MinCPUTask steps.tres.requested.min\n NCPUS tres.allocated\n NNodes allocation_nodes\n NodeList nodes
         NTasks steps.tasks.count\n Partition partition\n Priority priority\n QOS qos\n QOSRAW qos\n Reason state.reason
         ReqCPUFreq steps.CPU\n ReqCPUFreqGov steps.CPU\n ReqCPUFreqMax steps.CPU\n ReqCPUFreqMin steps.CPU
         ReqCPUS required.CPUs\n ReqMem required.memory_per_cpu required.memory_per_node\n ReqNodes tres.requested
@@ -187,28 +187,33 @@ const SACCT: Correspondence = Correspondence {
         ResvCPU time.planned\n ResvCPURAW time.planned\n Start time.start\n State state kill_request_user
         Submit time.submission\n SubmitLine submit_line\n Suspended time.suspended\n SystemComment comment.system
         SystemCPU time.system\n Timelimit time.limit\n TimelimitRaw time.limit\n TotalCPU time.total
-        TRESUsageInAve steps.tres.consumed.average\n TRESUsageInMax steps.tres.consumed.max
-        TRESUsageInMaxNode steps.tres.consumed.max\n TRESUsageInMaxTask steps.tres.consumed.max
-        TRESUsageInMin steps.tres.consumed.min\n TRESUsageInMinNode steps.tres.consumed.min
-        TRESUsageInMinTask steps.tres.consumed.min\n TRESUsageInTot steps.tres.consumed.total\n UID user association.user
+        TRESUsageInAve steps.tres.requested.average\n TRESUsageInMax steps.tres.requested.max
+        TRESUsageInMaxNode steps.tres.requested.max\n TRESUsageInMaxTask steps.tres.requested.max
+        TRESUsageInMin steps.tres.requested.min\n TRESUsageInMinNode steps.tres.requested.min
+        TRESUsageInMinTask steps.tres.requested.min\n TRESUsageInTot steps.tres.requested.total\n UID user association.user
         User user\n UserCPU time.user\n WCKey wckey\n WorkDir working_directory\n Planned time.planned
         PlannedCPU time.planned\n PlannedCPURAW time.planned\n Restarts restart_cnt\n StdErr stderr_expanded
+        AveDiskRead steps.tres.requested.average
+        AveDiskWrite steps.tres.consumed.average\n AvePages steps.tres.requested.average\n AveVMSize steps.tres.requested.average
+        MaxDiskRead steps.tres.requested.max\n MaxDiskReadNode steps.tres.requested.max
+        MaxDiskReadTask steps.tres.requested.max\n MaxDiskWrite steps.tres.consumed.max
+        MaxDiskWriteNode steps.tres.consumed.max\n MaxDiskWriteTask steps.tres.consumed.max
+        MaxPages steps.tres.requested.max\n MaxPagesNode steps.tres.requested.max\n MaxPagesTask steps.tres.requested.max
+        MaxVMSize steps.tres.requested.max\n MaxVMSizeNode steps.tres.requested.max
+        MaxVMSizeTask steps.tres.requested.max\n TRESUsageOutAve steps.tres.consumed.average
+        TRESUsageOutMax steps.tres.consumed.max\n TRESUsageOutMaxNode steps.tres.consumed.max
+        TRESUsageOutMaxTask steps.tres.consumed.max\n TRESUsageOutMin steps.tres.consumed.min
+        TRESUsageOutMinNode steps.tres.consumed.min\n TRESUsageOutMinTask steps.tres.consumed.min
+        TRESUsageOutTot steps.tres.consumed.total
         StdIn stdin_expanded\n StdOut stdout_expanded\n Extra extra\n FailedNode failed_node\n Licenses licenses",
     without_member: &[
-        (
-            "CPU and memory alone are in what steps have consumed",
-            "AveDiskRead AveDiskWrite AvePages AveVMSize MaxDiskRead MaxDiskReadNode MaxDiskReadTask MaxDiskWrite \
-             MaxDiskWriteNode MaxDiskWriteTask MaxPages MaxPagesNode MaxPagesTask MaxVMSize MaxVMSizeNode MaxVMSizeTask \
-             TRESUsageOutAve TRESUsageOutMax TRESUsageOutMaxNode TRESUsageOutMaxTask TRESUsageOutMin TRESUsageOutMinNode \
-             TRESUsageOutMinTask TRESUsageOutTot",
-        ),
         ("keys have no numbers", "WCKeyID"),
         ("it is Muster's own, and the document is Slurm's", "JobClass"),
         ("Slurm's document has none of it in these versions", "QOSREQ"),
     ],
     without_column: &[(
         "Slurm's sacct has no column of it",
-        "array.limits script used_gres steps.pid steps.tres.requested",
+        "array.limits script used_gres steps.pid",
     )],
 };
 

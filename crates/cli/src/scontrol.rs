@@ -2,6 +2,7 @@
 
 mod jobs;
 pub(crate) mod nodes;
+mod on_node;
 pub(crate) mod partition;
 mod processes;
 pub(crate) mod reservation;
@@ -22,6 +23,7 @@ use crate::say::{self, Say};
 use crate::submit::line;
 use muster_model::command::UserCommand;
 use muster_model::refusal::RefusalCode;
+use on_node::{OnNodeList, list_on_node};
 use show::{ScontrolFlags, scontrol_show};
 use std::io::{BufRead as _, IsTerminal as _};
 use std::process::ExitCode;
@@ -227,6 +229,8 @@ impl Session {
                 let nodes = rest[0].clone();
                 self.send_update(UserCommand::CancelReboot { nodes });
             }
+            "listjobs" => list_on_node(self, rest, OnNodeList::Jobs),
+            "liststeps" => list_on_node(self, rest, OnNodeList::Steps),
             "listpids" => self.list_processes(rest),
             "pidinfo" => self.process_info(&rest[0]),
             "notify" => self.notify(rest),

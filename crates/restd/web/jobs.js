@@ -262,7 +262,7 @@ function efficiency(run) {
   const held = (name) => run.tres.allocated.find((one) => one.type === name)?.count ?? 0;
   const [elapsed, used] = [run.time.elapsed, run.time.total.seconds + run.time.total.microseconds / 1e6];
   const core = elapsed * held("cpu");
-  const most = Math.max(0, ...run.steps.map((step) => step.tres.consumed.total.find((one) => one.type === "mem")?.count ?? 0)) / 1048576;
+  const most = Math.max(0, ...run.steps.map((step) => step.tres.requested.total.find((one) => one.type === "mem")?.count ?? 0)) / 1048576;
   return [
     ["CPU efficiency", core > 0 && `${percent(used / core)}: ${duration(used)} of ${duration(core)} of its CPUs`],
     ["Memory used", most > 0 && held("mem") > 0 && `${percent(most / held("mem"))}: ${size(Math.ceil(most))} of ${size(held("mem"))}`],

@@ -4,8 +4,11 @@ use super::context::Ctx;
 use super::format::{Field, Record, fields};
 use super::job::JobRow;
 use super::text::{self, put};
+use muster_model::account_limits::TresAmount;
+use muster_model::hostlist;
 use muster_model::job::Step;
 use muster_model::time::TimeLimit;
+use std::collections::HashSet;
 
 /// squeue's steps.
 pub(crate) struct Steps;
@@ -28,6 +31,33 @@ impl StepRow<'_> {
     pub(crate) fn write_id(&self, out: &mut String, ctx: &Ctx) {
         self.job.write_id(out, ctx);
         put!(out, ".{}", self.step.step);
+    }
+
+    /// Its resources: `cpu=4,mem=100M,node=1`.
+    pub(crate) fn write_tres(&self, out: &mut String) {
+        put!(out, "cpu={}", self.step.cpus);
+        for TresAmount { name, amount } in &self.step.devices {
+            put!(out, ",{name}={amount}");
+        }
+        out.push_str(",mem=");
+        text::memory(out, self.memory_mib(), false);
+        put!(out, ",node={}", self.step.nodes);
+    }
+
+    /// Its memory over all nodes; that of the job there if it has none of its own.
+    fn memory_mib(&self) -> u64 {
+        let step = self.step;
+        let Some(alloc) = self.job.job.alloc.as_deref() else {
+            return step.memory_mib;
+        };
+        if step.memory_mib > 0 {
+            return step.memory_mib;
+        }
+        let names = |list: &str| hostlist::parse(list).unwrap_or_default();
+        let own: HashSet<String> = names(&step.hostlist).into_iter().collect();
+        let shares = names(&alloc.hostlist).into_iter().zip(&alloc.nodes);
+        let of_step = shares.filter(|(name, _)| own.contains(name));
+        of_step.map(|(_, share)| share.memory_mib).sum()
     }
 
     /// Seconds since it began.

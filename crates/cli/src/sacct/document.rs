@@ -7,6 +7,7 @@ use crate::listing::text::collect;
 use muster_model::hostlist;
 use muster_model::ids::StepNo;
 use muster_model::time::{TimeLimit, Timestamp};
+use muster_model::usage::{Peak, ResourceUsage};
 use muster_proto::acct::{AcctJob, AcctStep};
 
 /// Appends a document with the jobs and their steps.
@@ -357,48 +358,118 @@ fn step_id(w: &mut Writer<'_>, row: &AcctRow<'_>, step: &AcctStep) {
     w.text("name", &step.name);
 }
 
+/// The use of a step's resources: input under `requested`, output under `consumed`, as in Slurm.
 fn usage(w: &mut Writer<'_>, row: &AcctRow<'_>, step: &AcctStep) {
+    let used = row.usage();
+    let list = |w: &mut Writer<'_>, key: &str, write: fn(&mut Writer<'_>, &ResourceUsage)| {
+        w.list(key, |w| {
+            if let Some(used) = used {
+                write(w, used);
+            }
+        });
+    };
     w.map("requested", |w| {
-        for key in ["max", "min", "average", "total"] {
-            w.list(key, |_| {});
-        }
+        list(w, "max", most_in);
+        list(w, "min", least_in);
+        list(w, "average", |w, u| total_in(w, u, tasks_of(u)));
+        list(w, "total", |w, u| total_in(w, u, 1));
     });
     w.map("consumed", |w| {
-        let used = row.usage();
-        let tasks = used.map_or(1, |u| u64::from(u.tasks.max(1)));
-        w.list("max", |w| {
-            if let Some(u) = used {
-                w.item(|w| {
-                    w.text("type", "mem");
-                    text_or_null(w, "name", "");
-                    w.raw("id", 2);
-                    w.raw("count", u.max_rss_kib * 1024);
-                    w.text("node", &u.max_rss_node);
-                    w.raw("task", u.max_rss_task);
-                });
+        list(w, "max", |w, u| {
+            if let Some(peaks) = &u.peaks {
+                peak(w, FS_DISK, peaks.write_bytes.amount, &peaks.write_bytes);
             }
         });
-        w.list("min", |w| {
-            if let Some(u) = used {
-                tres(w, "cpu", "", 1, u.min_cpu_us / 1000);
-            }
+        w.list("min", |_| {});
+        list(w, "average", |w, u| {
+            counted(w, FS_DISK, u.disk_write_bytes / tasks_of(u));
         });
-        w.list("average", |w| {
-            if let Some(u) = used {
-                tres(w, "cpu", "", 1, (u.user_us + u.system_us) / 1000 / tasks);
-                tres(w, "mem", "", 2, u.total_rss_kib * 1024 / tasks);
-            }
-        });
-        w.list("total", |w| {
-            if let Some(u) = used {
-                tres(w, "cpu", "", 1, (u.user_us + u.system_us) / 1000);
-                tres(w, "mem", "", 2, u.total_rss_kib * 1024);
-            }
-        });
+        list(w, "total", |w, u| counted(w, FS_DISK, u.disk_write_bytes));
     });
     w.list("allocated", |w| {
         tres(w, "cpu", "", 1, u64::from(step.cpus));
         tres(w, "mem", "", 2, step.mem_mib);
         tres(w, "node", "", 4, u64::from(step.nodes));
     });
+}
+
+/// A kind of resource in the records of steps.
+struct StepResource {
+    /// Its type.
+    kind: &'static str,
+    /// Its name, of those of a type.
+    name: &'static str,
+    /// Its number in Slurm's database.
+    number: u32,
+}
+
+const CPU: StepResource = StepResource::of("cpu", "", 1);
+const MEM: StepResource = StepResource::of("mem", "", 2);
+const FS_DISK: StepResource = StepResource::of("fs", "disk", 6);
+const VMEM: StepResource = StepResource::of("vmem", "", 7);
+const PAGES: StepResource = StepResource::of("pages", "", 8);
+
+impl StepResource {
+    const fn of(kind: &'static str, name: &'static str, number: u32) -> StepResource {
+        StepResource { kind, name, number }
+    }
+}
+
+fn tasks_of(used: &ResourceUsage) -> u64 {
+    u64::from(used.tasks.max(1))
+}
+
+fn counted(w: &mut Writer<'_>, of: StepResource, count: u64) {
+    tres(w, of.kind, of.name, of.number, count);
+}
+
+/// An amount of the task with the most or the least.
+fn peak(w: &mut Writer<'_>, of: StepResource, count: u64, at: &Peak) {
+    w.item(|w| {
+        w.text("type", of.kind);
+        text_or_null(w, "name", of.name);
+        w.raw("id", of.number);
+        w.raw("count", count);
+        w.text("node", &at.node);
+        w.raw("task", at.task);
+    });
+}
+
+fn most_in(w: &mut Writer<'_>, used: &ResourceUsage) {
+    let memory = Peak {
+        amount: used.max_rss_kib,
+        node: used.max_rss_node.clone(),
+        task: used.max_rss_task,
+    };
+    peak(w, MEM, memory.amount * 1024, &memory);
+    let Some(peaks) = &used.peaks else { return };
+    peak(w, FS_DISK, peaks.read_bytes.amount, &peaks.read_bytes);
+    if peaks.vsize_kib.amount > 0 {
+        let bytes = peaks.vsize_kib.amount * 1024;
+        peak(w, VMEM, bytes, &peaks.vsize_kib);
+    }
+    peak(w, PAGES, peaks.pages.amount, &peaks.pages);
+}
+
+fn least_in(w: &mut Writer<'_>, used: &ResourceUsage) {
+    match &used.peaks {
+        Some(peaks) => {
+            let at = &peaks.min_cpu_us;
+            peak(w, CPU, at.amount / 1000, at);
+        }
+        None => counted(w, CPU, used.min_cpu_us / 1000),
+    }
+}
+
+/// Input of all tasks, divided by their number.
+fn total_in(w: &mut Writer<'_>, used: &ResourceUsage, tasks: u64) {
+    let cpu_ms = (used.user_us + used.system_us) / 1000;
+    counted(w, CPU, cpu_ms / tasks);
+    counted(w, MEM, used.total_rss_kib * 1024 / tasks);
+    counted(w, FS_DISK, used.disk_read_bytes / tasks);
+    let peaks = used.peaks.as_ref();
+    if let Some(kib) = peaks.map(|p| p.total_vsize_kib).filter(|kib| *kib > 0) {
+        counted(w, VMEM, kib * 1024 / tasks);
+    }
+    counted(w, PAGES, used.pages / tasks);
 }

@@ -531,6 +531,25 @@ fn json_of_both_layouts() {
     assert_eq!(job["steps"][0]["step"]["id"], "3.batch");
 }
 
+/// All of it was under `consumed`, and disks were missing; Slurm has only output there.
+#[test]
+fn what_steps_used_is_where_slurm_has_it() {
+    let document: serde_json::Value = serde_json::from_str(&sacct(&["--json", "-j", "1"])).unwrap();
+    let tres = &document["jobs"][0]["steps"][1]["tres"];
+    let kinds = |part: &str, list: &str| -> Vec<String> {
+        let all = tres[part][list].as_array().unwrap().iter();
+        let word = |one: &serde_json::Value| one["type"].as_str().unwrap().to_owned();
+        all.map(word).collect()
+    };
+    assert_eq!(kinds("requested", "total"), ["cpu", "mem", "fs", "pages"]);
+    assert_eq!(kinds("requested", "average"), ["cpu", "mem", "fs", "pages"]);
+    assert_eq!(kinds("requested", "max")[0], "mem");
+    assert_eq!(kinds("requested", "min"), ["cpu"]);
+    assert_eq!(kinds("consumed", "total"), ["fs"]);
+    assert_eq!(tres["consumed"]["total"][0]["name"], "disk");
+    assert!(tres["requested"]["max"][0]["node"].is_string());
+}
+
 #[test]
 fn every_option_that_works_is_accepted() {
     use crate::options::OptionStatus;

@@ -2,6 +2,9 @@
 
 use super::Session;
 use crate::connect::{ConnectError, unexpected};
+use crate::listing::context::Ctx;
+use crate::listing::document::print_document;
+use crate::listing::step_document::{NodeProcess, write_processes};
 use crate::measure::{self, AgentQuestion, JobNode, MESSAGE_TIMEOUT, ask_agents, nodes_of};
 use crate::say;
 use crate::targets::{job_target, step_number};
@@ -41,7 +44,9 @@ impl Session {
                 (vec![job.job], step)
             }
         };
-        heading();
+        if self.flags.dialect.is_none() {
+            heading();
+        }
         let mut listed = Vec::new();
         for job in jobs {
             let info = match self.client().and_then(|c| c.query(Query::Allocation(job))) {
@@ -63,6 +68,25 @@ impl Session {
         for answer in answers {
             let of_job = replies.entry(answer.job).or_default();
             of_job.extend(answer.reply.ok().flatten());
+        }
+        if let Some(dialect) = self.flags.dialect {
+            let listed = listed.iter().flat_map(|own| {
+                let replies = replies.get(&own.job).into_iter().flatten();
+                let all = replies.flat_map(processes);
+                let of_step = all.filter(|process| step.is_none_or(|step| step == process.step));
+                of_step.map(|process| NodeProcess {
+                    job: own.job,
+                    step: process.step,
+                    pid: process.pid,
+                    local_task: process.task.map(|task| task.local),
+                    global_task: process.task.map(|task| task.global),
+                })
+            });
+            let listed: Vec<NodeProcess> = listed.collect();
+            let cluster = self.client().map(|client| client.endpoint.cluster.clone());
+            let ctx = Ctx::new(&cluster.unwrap_or_default());
+            print_document(dialect, "scontrol", &ctx, |w| write_processes(w, &listed));
+            return;
         }
         for own in listed {
             let replies = replies.remove(&own.job).unwrap_or_default();

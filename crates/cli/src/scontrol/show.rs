@@ -15,6 +15,7 @@ use crate::listing::job::JobRow;
 use crate::listing::job_names::{EVERY_JOB, parse_job, rows_of};
 use crate::listing::node::NodeView;
 use crate::listing::query::{self, Jobs};
+use crate::listing::step_document;
 use crate::listing::step_fields::StepRow;
 use crate::listing::{
     Failure, complain, failed_call, job_document, license_document, node_document, own_step, print,
@@ -185,11 +186,16 @@ fn show(words: &[String], flags: ScontrolFlags) -> Result<(), Failure> {
     }
     let has_document = matches!(
         entity,
-        Entity::Job | Entity::Node | Entity::Partition | Entity::Reservation | Entity::Licenses
+        Entity::Job
+            | Entity::Node
+            | Entity::Partition
+            | Entity::Reservation
+            | Entity::Licenses
+            | Entity::Step
     );
     if flags.dialect.is_some() && !has_document {
         return Err(Failure::new(format!(
-            "scontrol: error: show {what}: --json and --yaml are there for jobs, nodes, partitions, reservations, licenses and config"
+            "scontrol: error: show {what}: --json and --yaml are there for jobs, steps, nodes, partitions, reservations, licenses and config"
         )));
     }
     match entity {
@@ -471,6 +477,10 @@ fn steps(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> {
     let failed = failed_call("slurm_get_job_steps");
     let own = Client::connect().and_then(|mut client| own_step::wait(&mut client));
     own.map_err(&failed)?;
+    if flags.dialect.is_some_and(Dialect::is_old) {
+        let why = "scontrol: error: show steps: v0.0.38 and v0.0.39 have no document of steps";
+        return Err(Failure::new(why));
+    }
     let (ctx, jobs) = load_jobs("slurm_get_job_steps", ids, None)?;
     let mut out = String::new();
     let rows: Vec<JobRow<'_>> = match wanted {
@@ -484,15 +494,22 @@ fn steps(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> {
     if wanted.is_some() && rows.is_empty() {
         return Err(invalid());
     }
+    let mut shown = Vec::new();
     for job in rows {
         // Slurm shows the batch script before the steps of srun.
         let mut steps: Vec<_> = job.job.steps.iter().collect();
         steps.sort_by_key(|s| (s.step.0 < StepNo::INTERACTIVE.0, s.step));
-        for step in steps {
-            if wanted.is_none_or(|(_, _, w)| w.is_none_or(|w| w == step.step)) {
-                job::write_step(&mut out, &StepRow { job, step }, &ctx, flags.style());
-            }
-        }
+        steps.retain(|step| wanted.is_none_or(|(_, _, w)| w.is_none_or(|w| w == step.step)));
+        shown.extend(steps.into_iter().map(|step| StepRow { job, step }));
+    }
+    if let Some(dialect) = flags.dialect {
+        print_document(dialect, "scontrol", &ctx, |w| {
+            step_document::write(w, &shown, &ctx);
+        });
+        return Ok(());
+    }
+    for row in &shown {
+        job::write_step(&mut out, row, &ctx, flags.style());
     }
     match (out.is_empty(), which) {
         (true, Some(which)) => {

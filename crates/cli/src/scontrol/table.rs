@@ -127,6 +127,8 @@ pub(crate) const KEYWORDS: &[Keyword] = &[
     keyword("hide", 2, 0, 0, "", "as --hide, for the commands that follow"),
     keyword("hold", 3, 1, MANY, "JOBS", "keep pending jobs from starting"),
     keyword("holdu", 4, 1, MANY, "JOBS", "the same, but their owners may release them"),
+    keyword("listjobs", 5, 0, 1, "[NODE]", "jobs that run on this node, or on the one that is named"),
+    keyword("liststeps", 5, 0, 1, "[NODE]", "steps that run on this node, or on the one that is named"),
     keyword("listpids", 1, 0, 2, "[JOB[.STEP]] [NODE]", "process ids of jobs on this node"),
     keyword("local", 3, 0, 0, "", "as --local"),
     keyword("notify", 1, 2, MANY, "JOB MESSAGE", "write a line to a job's standard error, or to the salloc or srun that holds it"),

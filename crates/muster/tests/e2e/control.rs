@@ -201,6 +201,56 @@ fn hold_release_suspend_resume_and_update() {
     );
 }
 
+/// There were no such lists, and no documents of steps and processes.
+#[test]
+fn jobs_and_steps_of_a_node_are_listed() {
+    let c = Cluster::start(2, 2);
+    let job = c.sbatch("-w n2 -n2 -o /dev/null --wrap 'srun sleep 1000'");
+    c.until_prints(
+        "scontrol liststeps n2 | awk '{print $2}' | xargs",
+        "STEPID 0 batch",
+    );
+    assert_eq!(c.ok("scontrol listjobs n2 | xargs"), format!("JOBID {job}"));
+    assert_eq!(
+        c.ok("scontrol listjobs n1 2>&1"),
+        "No slurmstepd's found on this node"
+    );
+    let document =
+        |command: &str| -> serde_json::Value { serde_json::from_str(&c.ok(command)).unwrap() };
+    let id = job;
+    let jobs = document("scontrol listjobs n2 --json");
+    assert_eq!(jobs["jobs"], serde_json::json!([{"job_id": id}]));
+    assert_eq!(
+        document("scontrol listjobs n1 --json")["jobs"],
+        serde_json::json!([])
+    );
+    let steps = document("scontrol liststeps n2 --json");
+    let batch = serde_json::json!({"job_id": id, "step_id": "batch"});
+    assert!(
+        steps["steps"].as_array().unwrap().contains(&batch),
+        "{steps}"
+    );
+    let steps = document(&format!("scontrol show steps {job}.0 --json"));
+    let step = &steps["steps"][0];
+    assert_eq!(step["id"], format!("{job}.0"));
+    assert_eq!(
+        (&step["nodes"], &step["number_tasks"]),
+        (&"n2".into(), &2.into())
+    );
+    assert_eq!(step["state"], serde_json::json!(["RUNNING"]));
+    let pids = document(&format!("scontrol listpids {job}.0 n2 --json"));
+    assert_eq!(pids["pids"].as_array().unwrap().len(), 2, "{pids}");
+    let tasks = pids["pids"].as_array().unwrap().iter();
+    let mut tasks: Vec<u64> = tasks
+        .map(|process| process["global_task_id"]["number"].as_u64().unwrap())
+        .collect();
+    tasks.sort_unstable();
+    assert_eq!(tasks, [0, 1]);
+    let refused = c.run(&format!("scontrol show steps {job} --json=v0.0.38"));
+    assert_ne!(refused.code, 0);
+    c.ok(&format!("scancel {job}"));
+}
+
 #[test]
 fn drained_and_down_nodes_get_no_jobs() {
     let c = Cluster::start(2, 2);

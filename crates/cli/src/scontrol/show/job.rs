@@ -5,15 +5,12 @@ use crate::listing::job::{JobRow, Stdio, node_estimate};
 use crate::listing::job_fields::{expression, star};
 use crate::listing::step_fields::StepRow;
 use crate::listing::text::{self, put};
-use muster_model::account_limits::TresAmount;
-use muster_model::hostlist;
 use muster_model::job::{GresShare, NodeShare, Reason};
 use muster_model::mail::MailOptions;
 use muster_model::preemption::PreemptType;
 use muster_model::site_option::site_options_text;
 use muster_model::spec::{DeviceBinding, JobKind, MemoryAsk};
 use muster_model::time::{TimeLimit, Timestamp};
-use std::collections::HashSet;
 
 /// Layout of records.
 #[derive(Clone, Copy, Debug, Default)]
@@ -502,22 +499,6 @@ fn flags(out: &mut String, row: &JobRow<'_>, style: RecordStyle) {
     }
 }
 
-/// Memory of a step: that of the job on its nodes, where it asked for none of its own.
-fn step_memory_mib(row: &StepRow<'_>) -> u64 {
-    let step = row.step;
-    let Some(alloc) = row.job.job.alloc.as_deref() else {
-        return step.memory_mib;
-    };
-    if step.memory_mib > 0 {
-        return step.memory_mib;
-    }
-    let names = |list: &str| hostlist::parse(list).unwrap_or_default();
-    let own: HashSet<String> = names(&step.hostlist).into_iter().collect();
-    let shares = names(&alloc.hostlist).into_iter().zip(&alloc.nodes);
-    let of_step = shares.filter(|(name, _)| own.contains(name));
-    of_step.map(|(_, share)| share.memory_mib).sum()
-}
-
 /// Appends a step.
 pub(crate) fn write_step(out: &mut String, row: &StepRow<'_>, ctx: &Ctx, style: RecordStyle) {
     let step = row.step;
@@ -544,13 +525,8 @@ pub(crate) fn write_step(out: &mut String, row: &StepRow<'_>, ctx: &Ctx, style: 
         step.name
     );
     style.newline(out);
-    put!(out, "TRES=cpu={}", step.cpus);
-    for TresAmount { name, amount } in &step.devices {
-        put!(out, ",{name}={amount}");
-    }
-    out.push_str(",mem=");
-    text::memory(out, step_memory_mib(row), false);
-    put!(out, ",node={}", step.nodes);
+    out.push_str("TRES=");
+    row.write_tres(out);
     style.newline(out);
     out.push_str("ResvPorts=(null)");
     style.newline(out);
