@@ -8,6 +8,7 @@
 mod future;
 mod steps;
 
+use self::future::held::HeldPlace;
 use self::future::{Capacity, FutureNodes, NodeSubset, PLACES, ROOMS};
 use self::steps::{Step, StepsAhead};
 use crate::demand::Demand;
@@ -573,10 +574,9 @@ impl Outlook {
         let rooms = on.part.network.as_ref().map_or(0, |_| ROOMS);
         let mut future = FutureNodes::new(demand, on, holds, self, now, rooms);
         future.most.clone_from(&self.now);
-        let held = holds.iter().filter_map(|(node, list)| {
-            let place = on.part.place(node)?;
-            Some((place, list))
-        });
+        let held = holds
+            .iter()
+            .filter_map(|(node, list)| Some(HeldPlace::new(on.part.place(node)?, list)));
         future.held = held.collect();
         future
     }

@@ -1,5 +1,8 @@
 //! The nodes at a later time, as a node source for placement: all of them, and a subset.
 
+pub(super) mod held;
+
+use self::held::{HeldPlace, OpenCount};
 use super::Outlook;
 use crate::demand::Demand;
 use crate::nodes::allocations::EndAssumption;
@@ -8,7 +11,7 @@ use crate::nodes::node_map::NodeMap;
 use crate::nodes::room::{Detail, Room};
 use crate::nodes::rooms::take_away;
 use crate::place::NodeSource;
-use crate::place::holds::{Holds, NodeHold};
+use crate::place::holds::Holds;
 use crate::place::node_source::{end_after, tightest};
 use muster_model::reservation::RunWindow;
 use muster_model::time::Timestamp;
@@ -47,10 +50,11 @@ pub(super) struct FutureNodes<'a> {
     /// Tasks of the job by place, at `start`.
     pub(super) most: Vec<u32>,
     /// Places with holds of reservations.
-    pub(super) held: Vec<(usize, &'a [NodeHold])>,
+    pub(super) held: Vec<HeldPlace<'a>>,
     /// Upper bounds of the tasks by place, without what reservations hold; empty if there are no
     /// reservations.
     pub(super) open: Vec<u32>,
+    open_count: OpenCount,
     /// Number of steps taken so far.
     pub(super) grown: usize,
     /// Rooms computed for `start`.
@@ -79,9 +83,18 @@ impl<'a> FutureNodes<'a> {
             most: Vec::new(),
             held: Vec::new(),
             open: Vec::new(),
+            open_count: OpenCount::default(),
             grown: 0,
             rooms: RefCell::new(NodeMap::with_capacity_and_hasher(rooms, Default::default())),
             tries: Cell::new(0),
+        }
+    }
+
+    /// A place can run so many tasks from now on.
+    pub(super) fn gain(&mut self, pos: usize, most: u32) {
+        self.most[pos] = most;
+        if !self.open.is_empty() {
+            self.open_count.note(pos);
         }
     }
 
@@ -105,43 +118,6 @@ impl<'a> FutureNodes<'a> {
     /// Upper bound of the tasks that a place can run beside reservations.
     pub(super) fn may_have(&self, pos: usize) -> u32 {
         self.open.get(pos).copied().unwrap_or(self.most[pos])
-    }
-
-    /// Upper bound of the capacity that reservations leave. Rooms are computed only if it is large
-    /// enough.
-    pub(super) fn count_open(
-        &mut self,
-        demand: &Demand,
-        least: u32,
-        mut capacity: Capacity,
-    ) -> Capacity {
-        if self.held.is_empty() {
-            return capacity;
-        }
-        self.open.clone_from(&self.most);
-        let (start, end) = (self.start, end_after(self.start, self.length_ms));
-        for (pos, list) in &self.held {
-            let most = self.most[*pos];
-            if most == 0 {
-                continue;
-            }
-            let (mut taken, mut alone) = (0u32, false);
-            for hold in list.iter().filter(|h| h.start < end && start < h.end) {
-                taken = taken.saturating_add(hold.needs.cpus);
-                alone |= hold.needs.exclusive;
-            }
-            let class = self.fleet.nodes[self.part.order[*pos] as usize].class;
-            let all = self.fleet.classes[class as usize].job_cpus();
-            let left = match all.saturating_sub(taken) {
-                left if alone || left == 0 => 0,
-                left => left.checked_div(demand.cpus_of_tasks()).unwrap_or(most),
-            };
-            let open = if left < least { 0 } else { left.min(most) };
-            self.open[*pos] = open;
-            capacity.nodes -= u64::from(open == 0);
-            capacity.tasks -= u64::from(most - open);
-        }
-        capacity
     }
 
     /// The node's room without the jobs that have ended by then.

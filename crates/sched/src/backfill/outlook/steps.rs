@@ -66,7 +66,7 @@ impl<'o> StepsAhead<'o> {
             .next_if(|(_, step)| is_such(step, with(*capacity, step)))
         {
             *capacity = with(*capacity, step);
-            future.most[step.pos as usize] = step.to;
+            future.gain(step.pos as usize, step.to);
             future.grown = place + 1;
             self.changed = true;
         }
