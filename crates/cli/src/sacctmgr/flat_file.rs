@@ -357,14 +357,19 @@ pub(super) fn load(session: &mut Invocation<'_>, words: &[String]) -> Result<(),
         loading.levels = administrators
             .map(|user| (user.name.clone(), user.admin_level.clone()))
             .collect();
-        loading.edits.extend(removals(&book));
+        // An administrator who removed itself could neither finish nor add anything.
+        let own = session.ledger.user().to_lowercase();
+        let is_kept = |user: &User| {
+            user.name == ROOT || user.name == own && loading.levels.contains_key(&user.name)
+        };
+        loading.edits.extend(removals(&book, is_kept));
         book.all.accounts.clear();
-        book.all.users.retain(|name, _| name == ROOT);
-        // Root loses its associations in other accounts with these.
-        for root in book.all.users.values_mut() {
-            root.accounts.retain(|account, _| account == ROOT);
-            root.partitions.clear();
-            root.coordinates.clear();
+        book.all.users.retain(|_, user| is_kept(user));
+        // Who is kept loses its associations in other accounts with these.
+        for kept in book.all.users.values_mut() {
+            kept.accounts.retain(|account, _| account == ROOT);
+            kept.partitions.clear();
+            kept.coordinates.clear();
         }
     }
     plan(&entries, &mut book, &mut loading)?;
@@ -412,16 +417,11 @@ fn in_cluster(book: &Book, edit: AccountsEdit) -> AccountsEdit {
     }
 }
 
-/// Removes all that is there.
-fn removals(book: &Book) -> Vec<AccountsEdit> {
+/// Removes all that is there but users who are kept.
+fn removals(book: &Book, is_kept: impl Fn(&User) -> bool) -> Vec<AccountsEdit> {
     let mut out = Vec::new();
-    let users: Vec<String> = book
-        .all
-        .users
-        .keys()
-        .filter(|name| *name != ROOT)
-        .cloned()
-        .collect();
+    let users = book.all.users.values().filter(|user| !is_kept(user));
+    let users: Vec<String> = users.map(|user| user.name.clone()).collect();
     if !users.is_empty() {
         let ask = AccountsAsk::DeleteUsers {
             accounts: Vec::new(),

@@ -9,7 +9,6 @@ use muster_conf::endpoint;
 use muster_model::command::{AccountsEdit, Reply, UserCommand};
 use muster_proto::client::AccountsAnswer;
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::unix::fs::MetadataExt as _;
 
 /// The records of accounting, and who changes them.
 pub(super) trait Ledger {
@@ -200,12 +199,7 @@ fn runs_slurmdbd(slurm_user: &str) -> bool {
         return false;
     };
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let mut owned = processes.filter(|process| {
-        let owner = process.metadata().map(|found| found.uid());
-        owner.is_ok_and(|uid| uid == user.uid.as_raw())
-    });
-    owned.any(|process| {
-        let name = std::fs::read(process.path().join("comm"));
-        name.is_ok_and(|name| name.trim_ascii_end() == b"slurmdbd")
-    })
+    let mut statuses =
+        processes.filter_map(|process| std::fs::read_to_string(process.path().join("status")).ok());
+    statuses.any(|status| super::shutdown::is_slurmdbd(&status, user.uid.as_raw()))
 }

@@ -404,6 +404,10 @@ fn a_failed_prolog_or_epilog_drains_the_node() {
         "PENDING launch failed requeued held",
     );
     c.until_prints(
+        &format!("scontrol show job {job} | grep -o 'Reason=[a-z_]*'"),
+        "Reason=launch_failed_requeued_held",
+    );
+    c.until_prints(
         "sinfo -h -n n1 -o '%T %E'",
         &format!("drained Prolog error: Prolog {prolog} failed: exit status 1"),
     );

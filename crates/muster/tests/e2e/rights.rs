@@ -499,3 +499,25 @@ fn who_is_of_a_user_namespace_has_no_jobs() {
     let stranger = by(800_000);
     assert_eq!(stranger.code, 0, "{stranger:?}");
 }
+
+#[test]
+fn an_administrator_loads_a_file_in_place_of_all_that_is_there() {
+    let Some((c, runs, waits)) = site() else {
+        return;
+    };
+    c.ok(&format!("scancel {runs} {waits}"));
+    c.until_prints("squeue -h", "");
+    let file = "Cluster - site\\nAccount - geology\\nParent - geology\\nUser - nobody:DefaultAccount=geology\\n";
+    c.ok(&format!("printf '{file}' >site.cfg"));
+    ok_as(
+        &c,
+        ADMINISTRATOR,
+        "sacctmgr -i load \"$PWD/site.cfg\" clean",
+    );
+    let shown = c.ok("sacctmgr -nP show user format=user,defaultaccount,adminlevel");
+    let wanted = "man||Administrator\nnobody|geology|None\nroot|root|Administrator";
+    assert_eq!(shown.trim(), wanted);
+    let accounts = c.ok("sacctmgr -nP show account format=account");
+    assert_eq!(accounts.trim(), "geology\nroot");
+    ok_as(&c, ADMINISTRATOR, "sacctmgr -i add account mining");
+}

@@ -123,11 +123,13 @@ fn identity(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: RecordStyle) {
 /// Parsers split records at blanks, so a reason has none.
 fn reason(out: &mut String, row: &JobRow<'_>) {
     let start = out.len();
-    match row.job.reason {
-        Reason::RaisedSignal => out.push_str(&row.reason()),
-        other => out.push_str(other.name()),
+    let detail = row.job.reason_detail.as_deref().filter(|d| !d.is_empty());
+    match (row.job.reason, detail) {
+        (Reason::RaisedSignal, _) => out.push_str(&row.reason()),
+        (_, Some(detail)) if row.is_requeued_held() => out.push_str(detail),
+        (other, _) => out.push_str(other.name()),
     }
-    if let Some(detail) = row.job.reason_detail.as_deref().filter(|d| !d.is_empty()) {
+    if let Some(detail) = detail.filter(|_| !row.is_requeued_held()) {
         put!(out, ",_{detail}");
     }
     let dense = out[start..].replace(char::is_whitespace, "_");
