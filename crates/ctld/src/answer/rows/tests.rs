@@ -320,7 +320,14 @@ fn numbers_that_nobody_asks_for_are_dropped() {
         [true, true, false, true, false, false, false, true, false]
     );
     for _ in 0..COUNTS_UNASKED_MAX / 50 {
-        (1..100).for_each(|id| make(&mut state, &specs, id, &Change::Edit(u32::try_from(id).unwrap())));
+        (1..100).for_each(|id| {
+            make(
+                &mut state,
+                &specs,
+                id,
+                &Change::Edit(u32::try_from(id).unwrap()),
+            )
+        });
         rows.follow(&mut state);
     }
     assert!(rows.counts.is_none());
