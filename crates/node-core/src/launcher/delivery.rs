@@ -10,10 +10,10 @@ use muster_model::ids::{JobAttempt, StepNo};
 use std::path::PathBuf;
 
 impl LauncherState {
-    /// Signals the script that it should end.
+    /// Signals the script that it should end. If it is stopped, it runs nothing before it learns of that.
     pub(super) fn ask_to_end(&mut self, attempt: JobAttempt) {
-        self.signal_script(attempt, signals::SIGCONT);
         self.signal_script(attempt, signals::SIGTERM);
+        self.signal_script(attempt, signals::SIGCONT);
     }
 
     /// Removes directories of a job in a process that ends when they are removed, or when its time limit is over.

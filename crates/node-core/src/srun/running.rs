@@ -260,8 +260,8 @@ impl ActiveStep {
     fn terminate_gently(&mut self, cx: &mut SrunContext) {
         cx.advance(SrunStateEvent::EndOrdered);
         cx.out.info(&format!("Terminating {}", self.id));
-        self.signal_tasks(cx, SIGCONT);
         self.signal_tasks(cx, SIGTERM);
+        self.signal_tasks(cx, SIGCONT);
         self.clock.kill = Some(cx.now_ms + self.kill_wait_ms());
         self.clock.leave = Some(self.leave_at(cx.now_ms));
     }

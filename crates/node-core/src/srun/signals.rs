@@ -25,8 +25,8 @@ impl ActiveStep {
             SIGTERM => {
                 cx.advance(SrunStateEvent::EndOrdered);
                 cx.out.info("forcing job termination");
-                self.signal_tasks(cx, SIGCONT);
                 self.signal_tasks(cx, SIGTERM);
+                self.signal_tasks(cx, SIGCONT);
                 self.clock.kill = Some(cx.now_ms + self.kill_wait_ms());
             }
             other => self.signal_tasks(cx, other),

@@ -538,8 +538,9 @@ impl Step {
         let had_tasks = matches!(self.phase, StepPhase::Starting | StepPhase::Running);
         self.move_by(Move::End, out);
         if had_tasks {
-            out.push(Action::SignalTasks(SIGCONT));
+            // In this order a stopped task runs nothing of its program before it learns of the end.
             out.push(Action::SignalTasks(SIGTERM));
+            out.push(Action::SignalTasks(SIGCONT));
             self.timers.kill_at = Some(out.after(self.kill_wait_ms));
         } else if self.phase == StepPhase::Closing {
             self.timers.give_up_at = Some(out.after(LAST_WORDS_MS));

@@ -54,7 +54,7 @@ fn a_job_is_asked_then_killed_and_what_it_left_with_it() {
     assert!(world.signals.is_empty());
     let message = world.pids(|kind| *kind == Kind::Helper)[0];
     world.end_and_reap(message, 0);
-    assert_eq!(world.signals, [(script, SIGCONT), (script, SIGTERM)]);
+    assert_eq!(world.signals, [(script, SIGTERM), (script, SIGCONT)]);
     assert_eq!(world.phase(job), NodeJobPhase::Ending);
     assert!(world.fire_timer());
     assert_eq!(world.phase(job), NodeJobPhase::Clearing);

@@ -418,7 +418,7 @@ fn a_bad_exit_ends_all_by_term_and_kill() {
         bench.printed(),
         "srun: error: n2: task 2: Exited with exit code 1\nsrun: Terminating StepId=5.0\n"
     );
-    assert_eq!(bench.sent_to(1), signals(&[SIGCONT, SIGTERM]));
+    assert_eq!(bench.sent_to(1), signals(&[SIGTERM, SIGCONT]));
     assert_eq!(bench.wait(), 30_000);
     assert_eq!(bench.sent_to(1), signals(&[SIGKILL]));
     assert_eq!(bench.wait(), 2000);
@@ -435,7 +435,7 @@ fn a_signal_for_the_whole_job_is_not_passed_on() {
     bench.event(Event::JobSignal(12, job));
     bench.event(Event::JobSignal(SIGTERM, job));
     bench.idle();
-    assert_eq!(bench.sent_to(1), signals(&[10, SIGCONT, SIGTERM]));
+    assert_eq!(bench.sent_to(1), signals(&[10, SIGTERM, SIGCONT]));
 }
 
 #[test]
@@ -514,7 +514,7 @@ fn other_signals_are_for_the_tasks_and_a_second_term_kills() {
     bench.signal(10);
     assert_eq!(bench.sent_to(1), signals(&[10]));
     bench.signal(SIGTERM);
-    assert_eq!(bench.sent_to(1), signals(&[SIGCONT, SIGTERM]));
+    assert_eq!(bench.sent_to(1), signals(&[SIGTERM, SIGCONT]));
     assert_eq!(bench.printed(), "srun: forcing job termination\n");
     bench.signal(SIGTERM);
     assert_eq!(bench.sent_to(1), signals(&[SIGKILL]));

@@ -197,7 +197,7 @@ fn an_abort_ends_the_step_where_srun_does_not() {
     assert_eq!(world.has_received(failed), 1);
     assert!(world.signals.is_empty());
     world.later(2_000);
-    assert_eq!(world.signals, [SIGCONT, SIGTERM, SIGKILL]);
+    assert_eq!(world.signals, [SIGTERM, SIGCONT, SIGKILL]);
     // One that is no success.
     assert_eq!(world.stepd.step.as_ref().unwrap().failed.unwrap().code, 1);
 }
@@ -235,7 +235,7 @@ fn a_time_limit_ends_the_step() {
     world.later(59_999);
     assert!(world.signals.is_empty());
     world.later(1);
-    assert_eq!(world.signals, [SIGCONT, SIGTERM]);
+    assert_eq!(world.signals, [SIGTERM, SIGCONT]);
     let is_line = |m: &FromStepd| matches!(m, FromStepd::NodeMessage(line) if line.ends_with("DUE TO TIME LIMIT ***"));
     assert_eq!(world.has_received(is_line), 1);
     world.later(KILL_WAIT_MS - 1);
@@ -295,7 +295,7 @@ fn srun_fails_the_step_at_once() {
     let mut world = World::running(tasks(1));
     world.say(ToStepd::FailStep(ExitStatus { code: 9, signal: 0 }));
     world.wake_up(ALL);
-    assert_eq!(world.signals, [SIGCONT, SIGTERM, SIGKILL]);
+    assert_eq!(world.signals, [SIGTERM, SIGCONT, SIGKILL]);
     world.wake_up(ALL);
     world.wake_up(ALL);
     let end = world.end_of(STEP);
@@ -307,7 +307,7 @@ fn a_step_goes_with_its_srun() {
     let mut world = World::running(tasks(1));
     world.srun.as_mut().unwrap().is_gone = true;
     world.wake_up(ALL);
-    assert_eq!(world.signals, [SIGCONT, SIGTERM]);
+    assert_eq!(world.signals, [SIGTERM, SIGCONT]);
     world.wake_up(ALL);
     assert_eq!(world.end_of(STEP).state, JobState::Cancelled);
     assert!(world.is_over);
@@ -549,7 +549,7 @@ fn the_end_of_a_step_does_not_end_the_next_one_of_its_daemon() {
     assert!(world.signals.is_empty(), "{:?}", world.signals);
     // One without a number is for the step that runs.
     world.deliver(Event::Command(StepdCommand::EndStep(None)));
-    assert_eq!(world.signals, [SIGCONT, SIGTERM]);
+    assert_eq!(world.signals, [SIGTERM, SIGCONT]);
 }
 
 #[test]
@@ -596,7 +596,7 @@ fn srun_that_has_come_for_a_node_above_is_not_awaited_again() {
         world.srun.as_mut().unwrap().is_gone = true;
         world.wake_up(ALL);
     }
-    assert_eq!(world.signals, [SIGCONT, SIGTERM]);
+    assert_eq!(world.signals, [SIGTERM, SIGCONT]);
 }
 
 #[test]
@@ -605,7 +605,7 @@ fn a_node_that_srun_does_not_come_to_ends_the_step() {
     world.srun.as_mut().unwrap().is_gone = true;
     world.wake_up(ALL);
     world.later(60_000);
-    assert_eq!(world.signals, [SIGCONT, SIGTERM]);
+    assert_eq!(world.signals, [SIGTERM, SIGCONT]);
 }
 
 #[test]
