@@ -134,7 +134,7 @@ const SQUEUE: Correspondence = Correspondence {
         threads threads_per_core\n arraytaskid array_task_id array_task_string\n timeleft end_time
         timeused start_time suspend_time pre_sus_time\n nodelist nodes\n contiguous contiguous
         partition partition\n prioritylong priority\n reasonlist state_reason nodes\n starttime start_time
-        state job_state\n userid user_id\n submittime submit_time\n licenses licenses\n corespec core_spec
+        state job_state\n userid user_id\n submittime submit_time\n licenses licenses licenses_allocated\n corespec core_spec
         schednodes scheduled_nodes\n workdir current_working_directory\n accruetime accrue_time
         admin_comment admin_comment\n allocnodes allocating_node\n associd association_id\n batchflag batch_flag
         burstbuffer burst_buffer\n burstbufferstate burst_buffer_state\n cluster cluster
@@ -149,8 +149,8 @@ const SQUEUE: Correspondence = Correspondence {
         profile profile\n reboot reboot\n reqswitch required_switches\n requeue requeue\n resizetime resize_time
         restartcnt restart_cnt\n siblingsactive federation_siblings_active
         siblingsactiveraw federation_siblings_active\n siblingsviable federation_siblings_viable
-        siblingsviableraw federation_siblings_viable\n sperboard sockets_per_board\n stderr standard_error
-        stdin standard_input\n stdout standard_output\n system_comment system_comment\n tres-alloc tres_alloc_str
+        siblingsviableraw federation_siblings_viable\n sperboard sockets_per_board\n stderr standard_error stderr_expanded
+        stdin standard_input stdin_expanded\n stdout standard_output stdout_expanded\n system_comment system_comment\n tres-alloc tres_alloc_str
         tres-bind tres_bind\n tres-freq tres_freq\n tres-per-job tres_per_job\n tres-per-socket tres_per_socket
         tres-per-task tres_per_task\n wait4switch maximum_switch_wait_time",
     without_member: &[
@@ -162,7 +162,7 @@ const SQUEUE: Correspondence = Correspondence {
         "Slurm's squeue has no column of it",
         "array_max_tasks batch_features billable_tres container_id cpu_frequency_governor cpu_frequency_maximum \
          cpu_frequency_minimum cron extra failed_node flags gres_detail hold job_resources job_size_str mail_type mail_user \
-         power priority_by_partition selinux_context tasks_per_tres thread_spec tres_req_str",
+         power priority_by_partition segment_size selinux_context tasks_per_tres thread_spec tres_req_str",
     )],
 };
 
@@ -180,10 +180,10 @@ const SACCT: Correspondence = Correspondence {
         MaxRSS steps.tres.requested.max\n MaxRSSNode steps.tres.requested.max\n MaxRSSTask steps.tres.requested.max
         McsLabel mcs.label\n MinCPU steps.tres.requested.min\n MinCPUNode steps.tres.requested.min
         MinCPUTask steps.tres.requested.min\n NCPUS tres.allocated\n NNodes allocation_nodes\n NodeList nodes
-        NTasks steps.tasks.count\n Partition partition\n Priority priority\n QOS qos\n QOSRAW qos\n Reason state.reason
+        NTasks steps.tasks.count\n Partition partition\n Priority priority\n QOS qos\n QOSRAW qos\n QOSREQ qosreq\n Reason state.reason
         ReqCPUFreq steps.CPU\n ReqCPUFreqGov steps.CPU\n ReqCPUFreqMax steps.CPU\n ReqCPUFreqMin steps.CPU
         ReqCPUS required.CPUs\n ReqMem required.memory_per_cpu required.memory_per_node\n ReqNodes tres.requested
-        ReqTRES tres.requested\n Reservation reservation.name\n ReservationId reservation.id\n Reserved time.planned
+        ReqTRES tres.requested\n Reservation reservation.name reservation.requested\n ReservationId reservation.id\n Reserved time.planned
         ResvCPU time.planned\n ResvCPURAW time.planned\n Start time.start\n State state kill_request_user
         Submit time.submission\n SubmitLine submit_line\n Suspended time.suspended\n SystemComment comment.system
         SystemCPU time.system\n Timelimit time.limit\n TimelimitRaw time.limit\n TotalCPU time.total
@@ -192,7 +192,7 @@ const SACCT: Correspondence = Correspondence {
         TRESUsageInMin steps.tres.requested.min\n TRESUsageInMinNode steps.tres.requested.min
         TRESUsageInMinTask steps.tres.requested.min\n TRESUsageInTot steps.tres.requested.total\n UID user association.user
         User user\n UserCPU time.user\n WCKey wckey\n WorkDir working_directory\n Planned time.planned
-        PlannedCPU time.planned\n PlannedCPURAW time.planned\n Restarts restart_cnt\n StdErr stderr_expanded
+        PlannedCPU time.planned\n PlannedCPURAW time.planned\n Restarts restart_cnt\n StdErr stderr_expanded stderr steps.step.stderr steps.step.stderr_expanded
         AveDiskRead steps.tres.requested.average
         AveDiskWrite steps.tres.consumed.average\n AvePages steps.tres.requested.average\n AveVMSize steps.tres.requested.average
         MaxDiskRead steps.tres.requested.max\n MaxDiskReadNode steps.tres.requested.max
@@ -205,15 +205,15 @@ const SACCT: Correspondence = Correspondence {
         TRESUsageOutMaxTask steps.tres.consumed.max\n TRESUsageOutMin steps.tres.consumed.min
         TRESUsageOutMinNode steps.tres.consumed.min\n TRESUsageOutMinTask steps.tres.consumed.min
         TRESUsageOutTot steps.tres.consumed.total
-        StdIn stdin_expanded\n StdOut stdout_expanded\n Extra extra\n FailedNode failed_node\n Licenses licenses",
+        StdIn stdin_expanded stdin steps.step.stdin steps.step.stdin_expanded
+        StdOut stdout_expanded stdout steps.step.stdout steps.step.stdout_expanded\n Extra extra\n FailedNode failed_node\n Licenses licenses",
     without_member: &[
         ("keys have no numbers", "WCKeyID"),
         ("it is Muster's own, and the document is Slurm's", "JobClass"),
-        ("Slurm's document has none of it in these versions", "QOSREQ"),
     ],
     without_column: &[(
         "Slurm's sacct has no column of it",
-        "array.limits script used_gres steps.pid",
+        "array.limits hold script segment_size used_gres steps.pid",
     )],
 };
 

@@ -27,6 +27,7 @@ mod nodes_in_short;
 mod openapi;
 mod operation;
 mod partition_change;
+mod payload;
 mod queue;
 mod report;
 mod reservation_change;

@@ -505,6 +505,17 @@ impl Writer<'_> {
         }
     }
 
+    /// An item that is a list.
+    pub(crate) fn item_list(&mut self, body: impl FnOnce(&mut Self)) {
+        self.next();
+        if self.dialect.yaml {
+            self.out.push('-');
+        }
+        self.open('[');
+        body(self);
+        self.close(']');
+    }
+
     /// An item that is a text.
     pub(crate) fn item_text(&mut self, text: &str) {
         self.next();

@@ -97,6 +97,9 @@ fn identity(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
     if !w.is_old() {
         w.text("container_id", "");
     }
+    if w.version() >= 45 {
+        w.text("container_type", "");
+    }
     w.raw("contiguous", spec.ask.contiguous);
 }
 
@@ -107,12 +110,12 @@ fn flags(w: &mut Writer<'_>, row: &JobRow<'_>) {
         (
             ask.ntasks.is_some() || ask.cpus_per_task.is_some(),
             "JOB_CPUS_SET",
-            "CPUS_SET",
+            "EXACT_CPU_COUNT_REQUESTED",
         ),
         (
             ask.memory != MemoryAsk::Default,
             "JOB_MEM_SET",
-            "MEMORY_SET",
+            "EXACT_MEMORY_REQUESTED",
         ),
     ];
     let names = set
@@ -214,6 +217,14 @@ fn ends(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
         het(w, row.job.het);
     }
     w.raw("job_id", job.id.0);
+    if w.version() >= 44 {
+        w.map("step_id", |w| {
+            w.text("sluid", "");
+            w.limit("job_id", Some(job.id.0), false);
+            w.limit("step_het_component", None, false);
+            w.text("step_id", "");
+        });
+    }
 }
 
 fn by_device(row: &JobRow<'_>, key: &str) -> String {
@@ -280,6 +291,11 @@ fn place(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
     w.time("last_sched_evaluation", row.last_sched_eval());
     let spec = &row.job.spec;
     w.text_or_empty("licenses", spec.licenses.as_deref());
+    if w.version() >= 43 {
+        let held = spec.licenses.as_deref();
+        let held = held.filter(|_| row.shares().next().is_some());
+        w.text_or_empty("licenses_allocated", held);
+    }
     if !w.is_old() {
         let mail = spec.mail.as_ref();
         let types = mail.map_or("", |mail| &mail.types);
@@ -352,8 +368,13 @@ fn memory(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
     }
     some(w, "minimum_cpus_per_node", row.min_cpus_per_node());
     some(w, "minimum_tmp_disk_per_node", ask.tmp_disk_mib);
-    if !w.is_old() {
-        w.map("power", |w| w.list("flags", |_| {}));
+    match w.version() {
+        45.. => {
+            w.raw("memory_update_delay", 0);
+            w.raw("memory_update_margin", 0);
+        }
+        _ if w.is_old() => {}
+        _ => w.map("power", |w| w.list("flags", |_| {})),
     }
     w.time("preempt_time", None);
     if !w.is_old() {
@@ -424,7 +445,22 @@ fn state(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
         ("standard_input", Stdio::In),
         ("standard_output", Stdio::Out),
     ] {
-        w.text_or_empty(key, row.stdio_path(which).as_deref());
+        let path = row.stdio_path(which);
+        w.text_or_empty(key, path.as_deref());
+        if w.version() >= 43 {
+            // Patterns are filled in in both.
+            let expanded = key.replace("standard_", "std");
+            let expanded = expanded.replace("error", "err").replace("input", "in");
+            let expanded = expanded.replace("output", "out");
+            w.text_or_empty(&format!("{expanded}_expanded"), path.as_deref());
+        }
+    }
+    if w.version() >= 43 {
+        let segment = job.spec.ask.segment.unwrap_or(0);
+        w.raw("segment_size", segment);
+    }
+    if w.version() >= 44 {
+        w.text("submit_line", &job.spec.submit_line);
     }
     w.time("submit_time", Some(job.submit_time));
     w.time("suspend_time", job.suspend_time);
@@ -502,15 +538,20 @@ fn allocation(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
             }
         });
     }
-    if row.shares().next().is_none() {
+    let has_nodes = row.shares().next().is_some();
+    if !has_nodes && w.version() < 42 {
         return w.raw("job_resources", "null");
     }
+    // A job without nodes has an object with nothing in it: the descriptions of these versions allow no null.
     w.map("job_resources", |w| {
         w.list("select_type", |_| {});
         w.map("nodes", |w| {
-            w.raw("count", row.node_count());
+            w.raw("count", if has_nodes { row.node_count() } else { 0 });
             w.list("select_type", |_| {});
-            w.text("list", &row.nodes());
+            w.text(
+                "list",
+                if has_nodes { row.nodes() } else { "".into() }.as_ref(),
+            );
             w.raw("whole", row.job.alloc.as_ref().is_some_and(|a| a.exclusive));
             w.list("allocation", |w| {
                 for (i, share) in row.shares().enumerate() {
@@ -518,7 +559,7 @@ fn allocation(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
                 }
             });
         });
-        w.raw("cpus", row.cpus());
+        w.raw("cpus", if has_nodes { row.cpus() } else { 0 });
         w.limit("threads_per_core", None, false);
     });
 }

@@ -267,7 +267,9 @@ fn new_node(
         config.cpus.saturating_sub(view.used_cpus()),
     );
     w.text("tres_used", &collect(|o| view.write_used_tres(o)));
-    w.raw("tres_weighted", format_args!("{}.0", view.used_cpus()));
+    if w.version() < 45 {
+        w.raw("tres_weighted", format_args!("{}.0", view.used_cpus()));
+    }
     w.time("slurmd_start_time", report.map(|r| r.agent_start));
     w.raw("sockets", view.sockets());
     w.raw("threads", config.threads_per_core);
@@ -275,6 +277,34 @@ fn new_node(
     w.raw("weight", config.weight);
     w.text("tres", &collect(|o| view.write_tres(o)));
     w.text_or_empty("version", view.version());
+    if w.version() >= 42 {
+        absent_of_node(w);
+    }
+}
+
+/// Members that the descriptions of v0.0.42 and later have, for what nodes do not have or measure here.
+fn absent_of_node(w: &mut Writer<'_>) {
+    w.map("energy", |w| {
+        w.raw("average_watts", 0);
+        w.raw("base_consumed_energy", 0);
+        w.raw("consumed_energy", 0);
+        w.limit("current_watts", None, false);
+        w.raw("previous_consumed_energy", 0);
+        w.raw("last_collected", 0);
+    });
+    w.text("gpu_spec", "");
+    w.raw("res_cores_per_gpu", 0);
+    if w.version() < 45 {
+        w.map("external_sensors", |_| {});
+        w.map("power", |_| {});
+    } else {
+        w.limit("suspend_time", None, false);
+    }
+    if w.version() >= 43 {
+        w.list("cert_flags", |_| {});
+        w.limit("tls_cert_last_renewal", None, false);
+        w.text("topology", "");
+    }
 }
 
 /// The least and the most of a value.
@@ -427,12 +457,25 @@ fn time_limit(w: &mut Writer<'_>, key: &str, limit: Option<TimeLimit>) {
     }
 }
 
+/// Slurm's number of a memory limit: the highest bit says that it is by CPU.
+fn raw_memory(ask: MemoryAsk) -> i64 {
+    let number = |mib: u64| i64::try_from(mib).unwrap_or(i64::MAX);
+    match ask {
+        MemoryAsk::PerNode(mib) => number(mib),
+        MemoryAsk::PerCpu(mib) => number(mib) | i64::MIN,
+        MemoryAsk::Default => 0,
+    }
+}
+
 fn memory_limit(w: &mut Writer<'_>, ask: MemoryAsk) {
     let (node, cpu) = match ask {
         MemoryAsk::PerNode(mib) if mib > 0 => (Some(mib), None),
         MemoryAsk::PerCpu(mib) => (None, Some(mib)),
         _ => (None, None),
     };
+    if w.version() >= 42 {
+        w.raw("memory_per_cpu", raw_memory(ask));
+    }
     w.number("partition_memory_per_cpu", cpu, "null");
     w.number("partition_memory_per_node", node, "null");
 }
@@ -540,7 +583,10 @@ fn partition(w: &mut Writer<'_>, p: &PartitionConfig, ctx: &Ctx) {
     });
     w.text("cluster", "");
     w.map("cpus", |w| {
-        w.raw("task_binding", 0);
+        match w.version() {
+            45.. => w.list("task_binding", |_| {}),
+            _ => w.raw("task_binding", 0),
+        }
         w.raw("total", cpus);
     });
     w.map("defaults", |w| {
@@ -559,11 +605,57 @@ fn partition(w: &mut Writer<'_>, p: &PartitionConfig, ctx: &Ctx) {
     });
     w.map("partition", |w| {
         w.texts("state", [p.effective_state().name()]);
+        if w.version() >= 45 {
+            w.text("exclusive", if p.exclusive_user { "USER" } else { "NO" });
+            let shared = collect(|o| super::node::write_over_subscribe(o, p));
+            w.text("oversubscribe", &shared);
+        }
     });
+    if w.version() >= 42 {
+        later_of_partition(w, p);
+    }
+}
+
+/// Members that came with v0.0.42 and later. Power saving is the same for all partitions, and said of none.
+fn later_of_partition(w: &mut Writer<'_>, p: &PartitionConfig) {
+    w.list("select_type", |_| {});
+    w.map("timeouts", |w| {
+        w.limit("resume", None, false);
+        w.limit("suspend", None, false);
+    });
+    w.limit("suspend_time", None, false);
+    if w.version() >= 43 {
+        w.text_or_empty("topology", p.topology.as_deref());
+    }
+    if w.version() < 45 {
+        return;
+    }
+    let flags = [
+        (p.default, "DEFAULT"),
+        (p.hidden, "HIDDEN"),
+        (p.disable_root_jobs, "NO_ROOT"),
+        (p.root_only, "ROOT_ONLY"),
+        (p.req_resv, "REQ_RESV"),
+        (p.lln, "LLN"),
+    ];
+    let flags = flags
+        .into_iter()
+        .filter_map(|(on, name)| on.then_some(name));
+    w.texts("flags", flags);
+    let modes = p.preempt_mode.as_deref().unwrap_or("CLUSTER_GLOBAL");
+    let modes = modes.split(',').map(|mode| match mode {
+        "OFF" | "off" => "DISABLED".to_owned(),
+        mode => mode.to_ascii_uppercase(),
+    });
+    w.texts("preempt_mode", modes);
 }
 
 fn maximums(w: &mut Writer<'_>, p: &PartitionConfig) {
     w.number("cpus_per_node", p.max_cpus_per_node.map(u64::from), "null");
+    if w.version() >= 42 {
+        let most = p.max_cpus_per_socket.map(u64::from);
+        w.limit("cpus_per_socket", most, false);
+    }
     memory_limit(w, p.max_memory);
     let nodes = p.max_nodes.map(u64::from);
     if w.is_old() {
@@ -577,6 +669,10 @@ fn maximums(w: &mut Writer<'_>, p: &PartitionConfig) {
         OverSubscribe::Yes(n) => (n, false),
         OverSubscribe::Force(n) => (n, true),
     };
+    if w.version() >= 42 {
+        // The highest of Slurm's 16 bits says FORCE.
+        w.raw("shares", jobs | if forced { 1 << 15 } else { 0 });
+    }
     w.map("oversubscribe", |w| {
         w.raw("jobs", jobs);
         w.texts("flags", forced.then_some("force"));

@@ -295,7 +295,7 @@ fn write_record(w: &mut Writer<'_>, r: &Reservation, cpus: u64, cores: u64) {
     w.time("start_time", Some(r.start));
     if old {
         w.raw("watts", u32::MAX - 1);
-    } else {
+    } else if w.version() < 45 {
         w.limit("watts", None, false);
     }
     w.text("tres", &format!("cpu={cpus}"));

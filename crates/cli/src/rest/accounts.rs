@@ -186,7 +186,7 @@ pub(super) fn one_user(w: &mut Writer<'_>, user: &User, all: &[Association<'_>],
         }
     });
     w.map("default", |w| {
-        if w.version() >= 45 {
+        if w.version() >= 44 {
             w.raw("qos", 0);
         }
         w.text("account", &user.default_account);

@@ -3,6 +3,7 @@
 use super::errno;
 use super::http::{AnswerSink, Caller, HttpStatus, Request, RestReply};
 use super::operation::{Area, RestOperation, Target};
+use super::payload;
 use crate::connect::{Client, ConnectError, unexpected};
 use crate::listing::context::Ctx;
 use crate::listing::document::{
@@ -362,7 +363,9 @@ impl<'a> Call<'a> {
                 let ctx = Ctx::bare(&self.cluster, TimeZone::UTC);
                 self.warnings.clear();
                 self.status = failure.status;
-                (failure.status, self.document(&ctx, |_| {}))
+                let (operation, version) = (self.operation, self.dialect.number());
+                let document = self.document(&ctx, |w| payload::write_empty(w, operation, version));
+                (failure.status, document)
             }
         };
         if let Some(client) = self.client.take() {

@@ -44,7 +44,10 @@ pub(super) fn one(call: &mut Call<'_>) -> Outcome {
             return Err(call.refusal(&refusal));
         }
     }
-    call.done()
+    match call.dialect.number() {
+        42.. => Ok(answer(call, &[])),
+        _ => call.done(),
+    }
 }
 
 fn signal(text: &str) -> Result<u32, CallFailure> {
@@ -138,9 +141,14 @@ pub(super) fn many(call: &mut Call<'_>) -> Outcome {
             source: call.operation.call.to_owned(),
         });
     }
-    Ok(call.document(&call.context(), |w| {
+    Ok(answer(call, &refused))
+}
+
+/// The document with the jobs that refuse.
+fn answer(call: &mut Call<'_>, refused: &[(String, Refusal)]) -> String {
+    call.document(&call.context(), |w| {
         w.list("status", |w| {
-            for (name, refusal) in &refused {
+            for (name, refusal) in refused {
                 w.item(|w| {
                     w.map("error", |w| {
                         w.text("string", refusal.code.text());
@@ -154,7 +162,7 @@ pub(super) fn many(call: &mut Call<'_>) -> Outcome {
                 });
             }
         });
-    }))
+    })
 }
 
 fn condition(conditions: &Map<String, Value>, name: &str) -> Result<Option<String>, CallFailure> {

@@ -3,6 +3,7 @@
 use super::call::{Call, CallFailure, Outcome};
 use super::errno;
 use super::http::HttpStatus;
+use super::operation::Area;
 use crate::connect::{ConnectError, unexpected};
 use crate::listing::context::Ctx;
 use crate::listing::node::NodeView;
@@ -43,6 +44,7 @@ pub(super) fn ping(call: &mut Call<'_>) -> Outcome {
         }
     };
     let latency_us = asked.elapsed().as_micros();
+    let of_slurmdbd = call.operation.area == Area::Slurmdb;
     Ok(call.document(&call.context(), |w| {
         w.list("pings", |w| {
             w.item(|w| {
@@ -53,14 +55,18 @@ pub(super) fn ping(call: &mut Call<'_>) -> Outcome {
                     w.raw("status", i32::from(!is_up));
                     return w.text("mode", "primary");
                 }
-                if w.version() < 45 {
+                let has_both = w.version() < 45 && !of_slurmdbd;
+                if has_both {
                     w.text("pinged", state);
                 }
                 w.raw("latency", if is_up { latency_us } else { 0 });
-                if w.version() < 45 {
+                if has_both {
                     w.text("mode", "primary");
                 }
-                if w.version() >= 43 {
+                if w.version() >= 45 {
+                    w.text("status", state);
+                }
+                if w.version() >= 43 || of_slurmdbd {
                     w.raw("responding", is_up);
                     w.raw("primary", true);
                 }

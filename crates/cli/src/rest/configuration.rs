@@ -95,10 +95,33 @@ fn meta(w: &mut Writer<'_>, config: &ConfigAnswer) {
 
 /// A value that is none; Slurm writes it in several ways.
 fn is_none(text: &str) -> bool {
-    matches!(text, "" | "(null)" | "n/a" | "N/A" | "none" | "(none)")
+    matches!(
+        text,
+        "" | "(null)" | "(null type)" | "n/a" | "N/A" | "none" | "(none)"
+    )
+}
+
+fn port_range(w: &mut Writer<'_>, key: &str, text: &str) {
+    let (least, most) = text.split_once('-').unwrap_or((text, text));
+    let (least, most) = (least.trim().parse::<u16>(), most.trim().parse::<u16>());
+    w.map(key, |w| {
+        w.raw("minimum", least.as_ref().copied().unwrap_or(0));
+        w.raw("maximum", most.as_ref().copied().unwrap_or(0));
+        w.truth("set", least.is_ok() && most.is_ok());
+    });
 }
 
 fn value(w: &mut Writer<'_>, key: &str, text: &str) {
+    match key {
+        "SrunPortRange" => return port_range(w, key, text),
+        // Here partitions have these alone.
+        "JobDefaults" => return w.list(key, |_| {}),
+        _ => {}
+    }
+    let key = match key {
+        "PriorityWeightFairShare" => "PriorityWeightFairshare",
+        key => key,
+    };
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let number: Option<u64> = text[..digits].parse().ok();
     if NUMBERS.contains(&key) {
@@ -110,6 +133,10 @@ fn value(w: &mut Writer<'_>, key: &str, text: &str) {
         w.truth(key, matches!(text, "1" | "yes" | "Yes" | "YES" | "true"));
     } else if LISTS.contains(&key) {
         let words = text.split([',', ';']).map(str::trim);
+        let words = words.map(|word| match (key, word) {
+            ("PreemptMode", "OFF") => "DISABLED",
+            (_, word) => word,
+        });
         w.texts(key, words.filter(|word| !is_none(word)));
     } else {
         w.text(key, if is_none(text) { "" } else { text });

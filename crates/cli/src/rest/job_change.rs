@@ -7,6 +7,7 @@ use super::job_keys::text_of;
 use super::jobs::no_job;
 use super::value::{self, GivenValue};
 use crate::connect::{ConnectError, unexpected};
+use crate::listing::document::Writer;
 use crate::scontrol::update::Pair;
 use crate::scontrol::update_job::{self, ChangeError};
 use crate::targets::job_target;
@@ -14,7 +15,7 @@ use crate::zone;
 use muster_model::command::{JobTarget, JobUpdate, Reply, UserCommand};
 use muster_model::ids::JobId;
 use muster_model::limits::REQUEST_ITEMS_MAX;
-use muster_model::refusal::RefusalCode;
+use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::time::Timestamp;
 use muster_proto::client::{JobFilter, Response};
 use serde_json::{Map, Value};
@@ -238,7 +239,7 @@ pub(super) fn requeue(call: &mut Call<'_>) -> Outcome {
         incomplete: false,
     };
     call.carry_out(command)?;
-    call.done()
+    Ok(call.document(&call.context(), |w| w.list("status", |_| {})))
 }
 
 /// `POST jobs/requeue`: jobs that end and are put back, each by itself. A job that refuses is an error beside the others.
@@ -298,15 +299,20 @@ pub(super) fn requeue_many(call: &mut Call<'_>) -> Outcome {
     Ok(call.document(&call.context(), |w| {
         w.list("status", |w| {
             for (name, refusal) in &refused {
-                w.item(|w| {
-                    w.text("job_id", name);
-                    w.raw("error_code", errno::of(refusal.code));
-                    w.text("error", refusal.code.text());
-                    w.text("why", &refusal.detail);
-                });
+                // A list for each job, since the tasks of an array may fare differently.
+                w.item_list(|w| w.item(|w| requeue_refusal(w, name, refusal)));
             }
         });
     }))
+}
+
+fn requeue_refusal(w: &mut Writer<'_>, name: &str, refusal: &Refusal) {
+    let digits = name.split(['_', '+']).next().unwrap_or("");
+    w.raw("job_id", digits.parse::<u64>().unwrap_or(0));
+    w.text("step_id", name);
+    w.text("error", refusal.code.text());
+    w.raw("error_code", errno::of(refusal.code));
+    w.text("why", &refusal.detail);
 }
 
 /// Words of a member: a list of texts or numbers, or a text with commas.

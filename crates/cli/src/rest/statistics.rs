@@ -48,7 +48,9 @@ fn statistics(w: &mut Writer<'_>, diag: &Diag, ctx: &Ctx) {
     if w.is_old() {
         requests(w, diag, ctx);
     }
-    w.raw("parts_packed", 1);
+    if w.version() < 45 {
+        w.raw("parts_packed", 1);
+    }
     at(w, "req_time", diag.now);
     at(w, "req_time_start", diag.since);
     w.raw("server_thread_count", diag.connections);

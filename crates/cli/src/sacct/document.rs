@@ -208,6 +208,9 @@ fn rest(w: &mut Writer<'_>, row: &AcctRow<'_>, ctx: &Ctx) {
         } else {
             w.text("name", &job.reservation);
         }
+        if w.version() >= 43 {
+            w.text("requested", &job.reservation);
+        }
     });
     if !w.is_old() {
         w.text("script", "");
@@ -217,7 +220,13 @@ fn rest(w: &mut Writer<'_>, row: &AcctRow<'_>, ctx: &Ctx) {
             ("stderr_expanded", &job.stdio.stderr),
         ] {
             w.text_or_empty(key, file.as_deref());
+            if w.version() >= 42 {
+                // Accounting has the paths alone.
+                let given = key.trim_end_matches("_expanded");
+                w.text_or_empty(given, file.as_deref());
+            }
         }
+        later(w, job);
     }
     w.map("state", |w| {
         state(w, "current", row.state_name());
@@ -257,6 +266,23 @@ fn rest(w: &mut Writer<'_>, row: &AcctRow<'_>, ctx: &Ctx) {
     w.text("working_directory", &job.work_dir);
 }
 
+/// Members that came with v0.0.42 and later.
+fn later(w: &mut Writer<'_>, job: &AcctJob) {
+    if w.version() < 42 {
+        return;
+    }
+    w.raw("hold", false);
+    w.text("qosreq", &job.qos);
+    if w.version() >= 43 {
+        w.raw("segment_size", 0);
+    }
+    if w.version() >= 45 {
+        for key in ["sluid", "original_sluid", "exclusive", "oversubscribe"] {
+            w.text(key, "");
+        }
+    }
+}
+
 fn tres(w: &mut Writer<'_>, kind: &str, name: &str, id: u32, count: u64) {
     w.item(|w| {
         w.text("type", kind);
@@ -294,6 +320,9 @@ fn one_step(w: &mut Writer<'_>, row: &AcctRow<'_>, step: &AcctStep, ctx: &Ctx) {
         w.raw("elapsed", row.elapsed_s(ctx));
         w.time("end", row.end());
         w.time("start", row.start());
+        if w.version() >= 43 {
+            w.limit("limit", None, false);
+        }
         w.raw("suspended", 0);
         cpu(w, "system", system);
         cpu(w, "total", user + system);
@@ -306,7 +335,11 @@ fn one_step(w: &mut Writer<'_>, row: &AcctRow<'_>, step: &AcctStep, ctx: &Ctx) {
         w.texts("list", hostlist::parse(&step.nodelist).unwrap_or_default());
     });
     w.map("tasks", |w| w.raw("count", step.tasks));
-    text_or_null(w, "pid", "");
+    if w.version() < 45 {
+        text_or_null(w, "pid", "");
+    } else {
+        w.text("submit_line", "");
+    }
     w.map("CPU", |w| {
         w.map("requested_frequency", |w| {
             w.number("min", None, "null");
@@ -356,6 +389,12 @@ fn step_id(w: &mut Writer<'_>, row: &AcctRow<'_>, step: &AcctStep) {
         w.text("id", &collect(|o| row.write_raw_id(o)));
     }
     w.text("name", &step.name);
+    if w.version() >= 43 {
+        for key in ["stdin", "stdout", "stderr"] {
+            w.text(key, "");
+            w.text(&format!("{key}_expanded"), "");
+        }
+    }
 }
 
 /// The use of a step's resources: input under `requested`, output under `consumed`, as in Slurm.

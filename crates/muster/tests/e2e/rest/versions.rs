@@ -92,7 +92,7 @@ fn jobs_are_requeued_together_and_the_configuration_is_shown() {
     // One that refuses is named, and the other is put back.
     let body = json!({"jobs": [fixed.to_string(), ids[0].to_string()]});
     let answer = owner.post(path, &body).json();
-    assert_eq!(answer["status"][0]["job_id"], fixed.to_string(), "{answer}");
+    assert_eq!(answer["status"][0][0]["job_id"], fixed, "{answer}");
     for body in [
         json!({}),
         json!({"jobs": []}),
