@@ -303,6 +303,10 @@ def lists_and_repetitions(browser, site):
         const all = runs({ flags: [flag], start_time: at(1, 22), end_time: at(2, 2) }, new Date(2027, 0, 15));
         return all.map((run) => `${run.start.getDate()}-${run.end.getDate()}`).join(' ');
     })"""
+    # A part of a report ends where the next begins.
+    for every, label, until in (("hour", "2026-12-31T23:00", "2027-01-01T00:00"), ("day", "2026-12-31", "2027-01-01"), ("month", "2026-12", "2027-01-01")):
+        read = view.page.evaluate("([every, label]) => import('/web/reports.js').then((reports) => reports.within(every, label).endtime)", [every, label])
+        assert read == until, (every, label, read)
     # The first of January 2027 is a Friday.
     for flag, days in (
         ("SPEC_NODES", "1-2"),
