@@ -12,7 +12,7 @@ const PART_TEXT_PX = 110;
 const OVER = ["COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY"];
 
 /** Jobs that the list of jobs asks for. */
-const LISTED_MAX = 2000;
+const LISTED_MAX = 1000;
 
 /** The queue in short. */
 export const queue = (parameters) => ask(`/muster/v1/queue?${new URLSearchParams(parameters)}`);
