@@ -134,7 +134,7 @@ const SQUEUE: Correspondence = Correspondence {
         threads threads_per_core\n arraytaskid array_task_id array_task_string\n timeleft end_time
         timeused start_time suspend_time pre_sus_time\n nodelist nodes\n contiguous contiguous
         partition partition\n prioritylong priority\n reasonlist state_reason nodes\n starttime start_time
-        state job_state\n userid user_id\n submittime submit_time\n licenses licenses\n corespec core_spec
+        state job_state\n userid user_id\n submittime submit_time\n licenses licenses licenses_allocated\n corespec core_spec
         schednodes scheduled_nodes\n workdir current_working_directory\n accruetime accrue_time
         admin_comment admin_comment\n allocnodes allocating_node\n associd association_id\n batchflag batch_flag
         burstbuffer burst_buffer\n burstbufferstate burst_buffer_state\n cluster cluster
@@ -149,8 +149,8 @@ const SQUEUE: Correspondence = Correspondence {
         profile profile\n reboot reboot\n reqswitch required_switches\n requeue requeue\n resizetime resize_time
         restartcnt restart_cnt\n siblingsactive federation_siblings_active
         siblingsactiveraw federation_siblings_active\n siblingsviable federation_siblings_viable
-        siblingsviableraw federation_siblings_viable\n sperboard sockets_per_board\n stderr standard_error
-        stdin standard_input\n stdout standard_output\n system_comment system_comment\n tres-alloc tres_alloc_str
+        siblingsviableraw federation_siblings_viable\n sperboard sockets_per_board\n stderr standard_error stderr_expanded
+        stdin standard_input stdin_expanded\n stdout standard_output stdout_expanded\n system_comment system_comment\n tres-alloc tres_alloc_str
         tres-bind tres_bind\n tres-freq tres_freq\n tres-per-job tres_per_job\n tres-per-socket tres_per_socket
         tres-per-task tres_per_task\n wait4switch maximum_switch_wait_time",
     without_member: &[

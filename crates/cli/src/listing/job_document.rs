@@ -107,12 +107,12 @@ fn flags(w: &mut Writer<'_>, row: &JobRow<'_>) {
         (
             ask.ntasks.is_some() || ask.cpus_per_task.is_some(),
             "JOB_CPUS_SET",
-            "CPUS_SET",
+            "EXACT_CPU_COUNT_REQUESTED",
         ),
         (
             ask.memory != MemoryAsk::Default,
             "JOB_MEM_SET",
-            "MEMORY_SET",
+            "EXACT_MEMORY_REQUESTED",
         ),
     ];
     let names = set
@@ -280,6 +280,13 @@ fn place(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
     w.time("last_sched_evaluation", row.last_sched_eval());
     let spec = &row.job.spec;
     w.text_or_empty("licenses", spec.licenses.as_deref());
+    if w.version() >= 43 {
+        let held = spec
+            .licenses
+            .as_deref()
+            .filter(|_| row.shares().next().is_some());
+        w.text_or_empty("licenses_allocated", held);
+    }
     if !w.is_old() {
         let mail = spec.mail.as_ref();
         let types = mail.map_or("", |mail| &mail.types);
@@ -419,12 +426,17 @@ fn state(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
     w.time("start_time", row.start(ctx));
     w.text_or_empty("state_description", job.reason_detail.as_deref());
     w.text("state_reason", &row.reason());
-    for (key, which) in [
-        ("standard_error", Stdio::Err),
-        ("standard_input", Stdio::In),
-        ("standard_output", Stdio::Out),
+    for (key, expanded, which) in [
+        ("standard_error", "stderr_expanded", Stdio::Err),
+        ("standard_input", "stdin_expanded", Stdio::In),
+        ("standard_output", "stdout_expanded", Stdio::Out),
     ] {
-        w.text_or_empty(key, row.stdio_path(which).as_deref());
+        let path = row.stdio_path(which);
+        w.text_or_empty(key, path.as_deref());
+        // Paths are given with their patterns replaced, so both are the same.
+        if w.version() >= 43 {
+            w.text_or_empty(expanded, path.as_deref());
+        }
     }
     w.time("submit_time", Some(job.submit_time));
     w.time("suspend_time", job.suspend_time);
@@ -502,15 +514,16 @@ fn allocation(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
             }
         });
     }
-    if row.shares().next().is_none() {
-        return w.raw("job_resources", "null");
-    }
+    // Slurm's schema has no null here: a job without resources has none of any kind.
+    let has_some = row.shares().next().is_some();
+    let nodes = row.nodes();
+    let held = |count: u64| if has_some { count } else { 0 };
     w.map("job_resources", |w| {
         w.list("select_type", |_| {});
         w.map("nodes", |w| {
-            w.raw("count", row.node_count());
+            w.raw("count", held(row.node_count().into()));
             w.list("select_type", |_| {});
-            w.text("list", &row.nodes());
+            w.text("list", if has_some { &*nodes } else { "" });
             w.raw("whole", row.job.alloc.as_ref().is_some_and(|a| a.exclusive));
             w.list("allocation", |w| {
                 for (i, share) in row.shares().enumerate() {
@@ -518,7 +531,7 @@ fn allocation(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
                 }
             });
         });
-        w.raw("cpus", row.cpus());
+        w.raw("cpus", held(row.cpus()));
         w.limit("threads_per_core", None, false);
     });
 }

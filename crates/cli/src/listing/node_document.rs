@@ -275,6 +275,30 @@ fn new_node(
     w.raw("weight", config.weight);
     w.text("tres", &collect(|o| view.write_tres(o)));
     w.text_or_empty("version", view.version());
+    if w.version() >= 43 {
+        not_measured(w);
+    }
+}
+
+/// Members of Slurm's schema for what is not measured here, or is not there.
+fn not_measured(w: &mut Writer<'_>) {
+    w.list("cert_flags", |_| {});
+    w.map("energy", |w| {
+        w.raw("average_watts", 0);
+        w.raw("base_consumed_energy", 0);
+        w.raw("consumed_energy", 0);
+        w.limit("current_watts", None, false);
+        w.raw("previous_consumed_energy", 0);
+        w.raw("last_collected", 0);
+    });
+    if w.version() < 45 {
+        w.map("external_sensors", |_| {});
+        w.map("power", |_| {});
+    }
+    w.text("gpu_spec", "");
+    w.raw("res_cores_per_gpu", 0);
+    w.time("tls_cert_last_renewal", None);
+    w.text("topology", "");
 }
 
 /// The least and the most of a value.
@@ -540,7 +564,10 @@ fn partition(w: &mut Writer<'_>, p: &PartitionConfig, ctx: &Ctx) {
     });
     w.text("cluster", "");
     w.map("cpus", |w| {
-        w.raw("task_binding", 0);
+        match w.version() {
+            45.. => w.list("task_binding", |_| {}),
+            _ => w.raw("task_binding", 0),
+        }
         w.raw("total", cpus);
     });
     w.map("defaults", |w| {
@@ -560,6 +587,15 @@ fn partition(w: &mut Writer<'_>, p: &PartitionConfig, ctx: &Ctx) {
     w.map("partition", |w| {
         w.texts("state", [p.effective_state().name()]);
     });
+    if w.version() >= 43 {
+        w.list("select_type", |_| {});
+        w.limit("suspend_time", None, false);
+        w.map("timeouts", |w| {
+            w.limit("resume", None, false);
+            w.limit("suspend", None, false);
+        });
+        w.text_or_empty("topology", p.topology.as_deref());
+    }
 }
 
 fn maximums(w: &mut Writer<'_>, p: &PartitionConfig) {

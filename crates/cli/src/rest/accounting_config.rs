@@ -14,7 +14,8 @@ pub(super) fn show(call: &mut Call<'_>) -> Outcome {
     let names = own.names(&book);
     Ok(call.document(&call.context(), |w| {
         w.list("clusters", |w| own.write_clusters(w, &names));
-        own.write_tres_list(w);
+        let tres = if w.is_old() { "TRES" } else { "tres" };
+        own.write_tres_list(w, tres);
         if (40..45).contains(&w.version()) {
             w.list("instances", |_| {});
         }

@@ -3,6 +3,7 @@
 use super::errno;
 use super::http::{AnswerSink, Caller, HttpStatus, Request, RestReply};
 use super::operation::{Area, RestOperation, Target};
+use super::shapes::{self, EmptyValue};
 use crate::connect::{Client, ConnectError, unexpected};
 use crate::listing::context::Ctx;
 use crate::listing::document::{
@@ -362,7 +363,20 @@ impl<'a> Call<'a> {
                 let ctx = Ctx::bare(&self.cluster, TimeZone::UTC);
                 self.warnings.clear();
                 self.status = failure.status;
-                (failure.status, self.document(&ctx, |_| {}))
+                let payload = match self.dialect.is_old() {
+                    true => Vec::new(),
+                    false => shapes::payload_of(self.operation.response, self.dialect.number()),
+                };
+                // Clients that are generated of the schemas miss what they require.
+                let empty = |w: &mut Writer<'_>| {
+                    for (key, kind) in payload {
+                        match kind {
+                            EmptyValue::List => w.list(key, |_| {}),
+                            EmptyValue::Number => w.limit(key, None, false),
+                        }
+                    }
+                };
+                (failure.status, self.document(&ctx, empty))
             }
         };
         if let Some(client) = self.client.take() {

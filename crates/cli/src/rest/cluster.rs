@@ -3,6 +3,7 @@
 use super::call::{Call, CallFailure, Outcome};
 use super::errno;
 use super::http::HttpStatus;
+use super::operation::Area;
 use crate::connect::{ConnectError, unexpected};
 use crate::listing::context::Ctx;
 use crate::listing::node::NodeView;
@@ -43,6 +44,7 @@ pub(super) fn ping(call: &mut Call<'_>) -> Outcome {
         }
     };
     let latency_us = asked.elapsed().as_micros();
+    let is_of_accounting = call.operation.area == Area::Slurmdb;
     Ok(call.document(&call.context(), |w| {
         w.list("pings", |w| {
             w.item(|w| {
@@ -53,16 +55,20 @@ pub(super) fn ping(call: &mut Call<'_>) -> Outcome {
                     w.raw("status", i32::from(!is_up));
                     return w.text("mode", "primary");
                 }
-                if w.version() < 45 {
+                let of_controller = !is_of_accounting && w.version() < 45;
+                if of_controller {
                     w.text("pinged", state);
                 }
                 w.raw("latency", if is_up { latency_us } else { 0 });
-                if w.version() < 45 {
+                if of_controller {
                     w.text("mode", "primary");
                 }
-                if w.version() >= 43 {
+                if w.version() >= 42 {
                     w.raw("responding", is_up);
                     w.raw("primary", true);
+                }
+                if w.version() >= 45 {
+                    w.text("status", if is_up { "ONLINE" } else { "OFFLINE" });
                 }
             });
         });
@@ -140,7 +146,8 @@ pub(super) fn no_node(name: &str) -> CallFailure {
 /// `GET partitions`.
 pub(super) fn partitions(call: &mut Call<'_>) -> Outcome {
     let (ctx, _) = load(call, PrivateData::PARTITIONS)?;
-    let shown: Vec<&PartitionConfig> = ctx.partitions.iter().filter(|p| !p.hidden).collect();
+    // Hidden ones, too, as in Slurm.
+    let shown: Vec<&PartitionConfig> = ctx.partitions.iter().collect();
     Ok(call.document(&ctx, |w| node_document::list_partitions(w, &shown, &ctx)))
 }
 

@@ -90,9 +90,8 @@ impl OwnCluster {
         });
     }
 
-    /// Writes the list of TRES. Those without a cluster have no counts.
-    pub(super) fn write_tres_list(&self, w: &mut Writer<'_>) {
-        let key = if w.is_old() { "TRES" } else { "tres" };
+    /// Writes the list of TRES under a key. Those without a cluster have no counts.
+    pub(super) fn write_tres_list(&self, w: &mut Writer<'_>, key: &str) {
         w.list(key, |w| write_tres(w, &self.tres, |_| 0));
     }
 }
@@ -152,7 +151,7 @@ fn write_tres(w: &mut Writer<'_>, all: &[TresCount], count: fn(&TresCount) -> u6
 /// `GET tres`.
 pub(super) fn tres(call: &mut Call<'_>) -> Outcome {
     let own = OwnCluster::load(call)?;
-    Ok(call.document(&call.context(), |w| own.write_tres_list(w)))
+    Ok(call.document(&call.context(), |w| own.write_tres_list(w, "TRES")))
 }
 
 /// `GET clusters`.

@@ -231,6 +231,7 @@ fn send(call: &mut Call<'_>, target: JobTarget, update: JobUpdate) -> Result<(),
 pub(super) fn requeue(call: &mut Call<'_>) -> Outcome {
     let name = call.name().to_owned();
     let target = job_target(&name).ok_or_else(|| no_job(&name))?;
+    let id = target.job;
     let command = UserCommand::Requeue {
         target,
         hold: false,
@@ -238,7 +239,17 @@ pub(super) fn requeue(call: &mut Call<'_>) -> Outcome {
         incomplete: false,
     };
     call.carry_out(command)?;
-    call.done()
+    Ok(call.document(&call.context(), |w| {
+        w.list("status", |w| {
+            w.item(|w| {
+                w.raw("job_id", id.0);
+                w.text("step_id", "");
+                w.text("error", "No error");
+                w.raw("error_code", 0);
+                w.text("why", "");
+            });
+        });
+    }))
 }
 
 /// `POST jobs/requeue`: jobs that end and are put back, each by itself. A job that refuses is an error beside the others.

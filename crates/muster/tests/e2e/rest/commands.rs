@@ -190,7 +190,7 @@ fn accounting_has_clusters_tres_and_statistics_of_its_own() {
         let config = at(version, "config").ok();
         assert_eq!(config["clusters"], at(version, "clusters").ok()["clusters"]);
         assert_eq!(config["clusters"][0]["name"], "c");
-        assert_eq!(config[tres], at(version, "tres").ok()[tres]);
+        assert_eq!(config[tres], at(version, "tres").ok()["TRES"]);
         let counters = at(version, "diag").ok();
         let counters = &counters["statistics"];
         assert!(counters["time_start"].as_i64().unwrap() > 0, "{counters}");
