@@ -322,7 +322,8 @@ const COLUMNS: Correspondence = Correspondence {
     without_column: &[(
         "Slurm's sinfo has no column of it",
         "partition.accounts partition.alternate partition.cluster partition.cpus partition.defaults partition.grace_time \
-         partition.maximums partition.node_sets partition.nodes partition.qos partition.tres reservation",
+         partition.maximums partition.node_sets partition.nodes partition.qos partition.select_type partition.suspend_time \
+         partition.timeouts partition.topology partition.tres reservation",
     )],
 };
 
