@@ -1,4 +1,4 @@
-//! slurmrestd with a long queue and a long history: what its pages and metrics take, submissions, and pages that follow changes.
+//! slurmrestd with a long queue and a long history: times of pages and metrics, submissions, and pages that follow changes.
 
 use super::site::Site;
 use super::{Bench, Beside};

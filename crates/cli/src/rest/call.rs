@@ -367,7 +367,7 @@ impl<'a> Call<'a> {
                     true => Vec::new(),
                     false => shapes::payload_of(self.operation.response, self.dialect.number()),
                 };
-                // Clients that are generated of the schemas miss what they require.
+                // Clients that are generated of the schemas fail without required lists.
                 let empty = |w: &mut Writer<'_>| {
                     for (key, kind) in payload {
                         match kind {

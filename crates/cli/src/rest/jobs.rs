@@ -27,7 +27,7 @@ pub(super) fn list(call: &mut Call<'_>) -> Outcome {
         w.list("jobs", |w| {
             let write = |part: CompactListing, jobs: &mut Jobs, ctx: &Ctx| {
                 let part = part.into_jobs();
-                // Those of hidden partitions, too, as in Slurm: who polls would take a job for lost.
+                // Jobs of hidden partitions, too, as in Slurm: who polls would take one for lost.
                 let rows = part.iter();
                 let rows = rows.map(|job| JobRow::new(job, jobs.array_of(job)));
                 job_document::items(w, rows, ctx);
