@@ -158,7 +158,11 @@ pub(crate) fn print_answer(path: &str, dialect: Dialect) -> bool {
     };
     let document = CommandDocument {
         command: "scontrol",
-        area: "slurm",
+        area: if path == "topology" {
+            "muster"
+        } else {
+            "slurm"
+        },
         path: path.to_owned(),
         query: Vec::new(),
     };

@@ -242,9 +242,9 @@ impl Session {
 
     fn show(&mut self, rest: &[String]) {
         if let ([what], Some(dialect)) = (rest, self.flags.dialect)
-            && show::is_config(what)
+            && let Some(path) = show::path_of_whole(what)
         {
-            self.failed |= !(self.print_answer)("conf", dialect);
+            self.failed |= !(self.print_answer)(path, dialect);
             return;
         }
         if scontrol_show(rest, &self.flags) != ExitCode::SUCCESS {

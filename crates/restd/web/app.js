@@ -1,7 +1,7 @@
 // The frame of slurmrestd's pages: which page is shown, who is signed in, and the stream of changes. The pages show what the REST API
 // answers to the user whose token it is.
 
-import { el, NotSignedIn, page, token } from "./base.js";
+import { el, isDenied, NotSignedIn, page, token } from "./base.js";
 import { reservation, reservations } from "./calendar.js";
 import { job, jobs, overview } from "./jobs.js";
 import { node, nodes, partitions, topology } from "./nodes.js";
@@ -87,7 +87,7 @@ async function make(isWanted) {
   try {
     content = token.get() ? await pages[chosen](name && decodeURIComponent(name)) : signIn("");
   } catch (error) {
-    content = error instanceof NotSignedIn ? signIn(error.message) : [el("h1", {}, "That cannot be shown"), el("p", { role: "alert" }, error.message)];
+    content = error instanceof NotSignedIn ? signIn(error.message) : [el("h1", {}, "That cannot be shown"), el("p", { role: "alert" }, isDenied(error) ? "The site does not show this to you (PrivateData)." : error.message)];
   }
   clearTimeout(slow);
   if (mine !== turn) return;

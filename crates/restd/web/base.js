@@ -19,6 +19,9 @@ export const page = { user: "", show: async () => {}, move: () => {}, inProgress
 
 export class NotSignedIn extends Error {}
 
+/** Whether an answer was refused since the user may not see it. */
+export const isDenied = (error) => error.message.includes("Access/permission denied");
+
 function build(made, attributes, children) {
   for (const [key, value] of Object.entries(attributes)) {
     if (key === "on") for (const [event, handler] of Object.entries(value)) made.addEventListener(event, handler);

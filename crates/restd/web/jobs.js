@@ -1,6 +1,6 @@
 // The overview, the queue, and a job.
 
-import { ask, button, card, cell, change, choice, csvCell, duration, el, fields, inTableOrder, isWrong, legend, minute, names, nodesInShort, NotSignedIn, number, page, percent, planLink, plural, roving, save, search,
+import { ask, button, card, cell, change, choice, csvCell, duration, el, fields, inTableOrder, isDenied, isWrong, legend, minute, names, nodesInShort, NotSignedIn, number, page, percent, planLink, plural, roving, save, search,
   size, state, table, time, useOf } from "./base.js";
 
 /** Nodes of a job whose cores are drawn at most. */
@@ -12,30 +12,37 @@ const PART_TEXT_PX = 110;
 const OVER = ["COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY"];
 
 /** Jobs that the list of jobs asks for. */
-const LISTED_MAX = 2000;
+const LISTED_MAX = 1000;
 
 /** The queue in short. */
 export const queue = (parameters) => ask(`/muster/v1/queue?${new URLSearchParams(parameters)}`);
 
+/** Nothing, where the site hides something from who looks; other errors stay. */
+function withheld(error) {
+  if (!isDenied(error)) throw error;
+}
+
 export async function overview() {
-  const [counts, all, reservations] = await Promise.all([queue({ limit: 0 }), nodesInShort(), ask("reservations")]);
+  const [counts, all, reservations] = await Promise.all([queue({ limit: 0 }), nodesInShort().catch(withheld), ask("reservations").catch(withheld)]);
+  const isWithheld = all === undefined;
   const of = (name) => counts.states.find((entry) => entry.state === name)?.jobs ?? 0;
-  const sum = (value) => all.reduce((total, node) => total + value(node), 0);
-  const use = useOf(all);
+  const nodes = all ?? [];
+  const sum = (value) => nodes.reduce((total, node) => total + value(node), 0);
+  const use = useOf(nodes);
   const [memory, usedMemory] = [sum((n) => n.real_memory), sum((n) => n.alloc_memory)];
-  const wrong = all.filter(isWrong);
-  const soon = reservations.reservations.filter((r) => (number(r.start_time) ?? 0) < Date.now() / 1000 + 7 * 86400);
+  const wrong = nodes.filter(isWrong);
+  const soon = (reservations?.reservations ?? []).filter((r) => (number(r.start_time) ?? 0) < Date.now() / 1000 + 7 * 86400);
   return [
     el("h1", {}, "Overview"),
     el("div", { class: "cards" },
       card(of("RUNNING"), "jobs run"),
       card(of("PENDING"), "jobs wait"),
-      card(`${use.used.toLocaleString()} of ${use.cpus.toLocaleString()}`, "CPUs in use", use.part),
-      card(size(usedMemory), `of ${size(memory)} memory in use`, memory ? usedMemory / memory : 0),
-      card(all.length - wrong.length, `of ${all.length.toLocaleString()} nodes are in order`, all.length ? (all.length - wrong.length) / all.length : 0),
+      !isWithheld && [card(`${use.used.toLocaleString()} of ${use.cpus.toLocaleString()}`, "CPUs in use", use.part),
+        card(size(usedMemory), `of ${size(memory)} memory in use`, memory ? usedMemory / memory : 0),
+        card(nodes.length - wrong.length, `of ${nodes.length.toLocaleString()} nodes are in order`, nodes.length ? (nodes.length - wrong.length) / nodes.length : 0)],
       card(counts.own, "of the jobs are yours")),
     el("h2", {}, "What is wrong"),
-    wrong.length === 0 ? el("p", {}, "All nodes are in order.") : table("Nodes that are not in order", wrong, [
+    isWithheld ? el("p", { class: "quiet" }, "The site does not show the nodes to you (PrivateData).") : wrong.length === 0 ? el("p", {}, "All nodes are in order.") : table("Nodes that are not in order", wrong, [
       { title: "Node", value: (n) => n.name, show: (n) => el("a", { href: `#/node/${encodeURIComponent(n.name)}` }, n.name) },
       { title: "State", value: (n) => n.state.join(), show: (n) => state(n.state) },
       { title: "Reason", value: (n) => n.reason, class: "wide" },

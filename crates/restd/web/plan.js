@@ -6,7 +6,7 @@ import { runs } from "./calendar.js";
 import { queue } from "./jobs.js";
 
 /** Jobs that the plan asks for: those that run, and those that start soonest. */
-const PLANNED_MAX = 4000;
+const PLANNED_MAX = 2500;
 /** Most nodes that have a row each unless something else is chosen. */
 const NODES_AT_FIRST = 60;
 /** Nodes of one page of the plan. */

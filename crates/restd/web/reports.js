@@ -32,10 +32,13 @@ function measured(value, kind) {
   return String(value);
 }
 
-/** From when to when a month, day or hour of a report is. */
-function within(every, label) {
-  if (every === "hour") return { starttime: label.slice(0, 16), endtime: `${label.slice(0, 14)}59` };
-  if (every === "day") return { starttime: label, endtime: `${label}T23:59:59` };
+/** What comes so many hours after the beginning of an hour, as the server writes times, whatever the zone of the browser. */
+const hoursAfter = (hour, count) => new Date(Date.parse(`${hour}:00Z`) + count * 3600_000).toISOString();
+
+/** From when to when a month, day or hour of a report is: the end is the beginning of the next. */
+export function within(every, label) {
+  if (every === "hour") return { starttime: label.slice(0, 16), endtime: hoursAfter(label.slice(0, 13), 1).slice(0, 16) };
+  if (every === "day") return { starttime: label, endtime: hoursAfter(`${label}T00`, 24).slice(0, 10) };
   const [year, month] = label.split("-").map(Number);
   return { starttime: `${label}-01`, endtime: month === 12 ? `${year + 1}-01-01` : `${year}-${two(month + 1)}-01` };
 }

@@ -1,4 +1,4 @@
-//! slurmrestd with a long queue and a long history: what its pages and metrics take, submissions, and pages that follow changes.
+//! slurmrestd with a long queue and a long history: times of pages and metrics, submissions, and pages that follow changes.
 
 use super::site::Site;
 use super::{Bench, Beside};
@@ -348,8 +348,9 @@ fn followers(bench: &mut Bench, site: &Site, restd: &Restd) -> Result<()> {
     }
     let (is_over, read) = (AtomicBool::new(false), AtomicU64::new(0));
     let followed = std::thread::scope(|scope| {
+        let (is_over, read) = (&is_over, &read);
         for client in &mut streams {
-            scope.spawn(|| {
+            scope.spawn(move || {
                 let mut buffer = [0; 1 << 14];
                 while !is_over.load(Ordering::Relaxed) {
                     if let Ok(bytes) = client.stream.read(&mut buffer) {

@@ -77,12 +77,12 @@ pub(crate) fn list_partitions(w: &mut Writer<'_>, partitions: &[&PartitionConfig
 pub(crate) struct PartitionsOfNodes<'a>(HashMap<&'a str, Vec<&'a str>>);
 
 impl<'a> PartitionsOfNodes<'a> {
-    /// Those of a cluster.
+    /// The partitions of a cluster.
     pub(crate) fn of(ctx: &'a Ctx) -> PartitionsOfNodes<'a> {
         PartitionsOfNodes::among(&ctx.partitions, |_| true)
     }
 
-    /// Those that listings show: without hidden ones.
+    /// Partitions that listings show: without hidden ones.
     pub(crate) fn shown(ctx: &'a Ctx) -> PartitionsOfNodes<'a> {
         PartitionsOfNodes::among(&ctx.partitions, |partition| !partition.hidden)
     }

@@ -142,14 +142,17 @@ fn conditions(call: &mut Call<'_>) -> Result<RowConditions, CallFailure> {
             | "disable_truncate_usage_time"
             | "skip_steps_by_default"
             | "whole_hetjob"
+            | "disable_whole_hetjob"
             | "disable_wait_for_result"
             | "usage_time"
-            | "format"
-            | "association"
-            | "exit_code"
-            | "reservation"
-            | "reservation_id" => {
+            | "usage_time_as_submit_time"
+            | "format" => {
                 call.warn(name, format!("{name} has no effect"));
+            }
+            // Without them the answer would have jobs that are not meant.
+            "association" | "exit_code" | "reservation" | "reservation_id" => {
+                let why = "jobs of accounting cannot be chosen by it here";
+                return Err(CallFailure::malformed(name, why));
             }
             _ => {
                 // A condition that is not understood would choose too many jobs.

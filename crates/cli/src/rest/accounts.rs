@@ -521,7 +521,8 @@ pub(super) fn wckey(w: &mut Writer<'_>, key: &str, user: &User, book: &Book) {
     w.raw("id", 0);
     w.text("name", key);
     w.text("user", &user.name);
-    let is_default = user.default_wckey == key;
+    // Since v0.0.42 the schema has no flag for the default one.
+    let is_default = user.default_wckey == key && w.version() < 42;
     w.texts("flags", is_default.then_some("DEFAULT"));
 }
 

@@ -146,7 +146,8 @@ pub(super) fn no_node(name: &str) -> CallFailure {
 /// `GET partitions`.
 pub(super) fn partitions(call: &mut Call<'_>) -> Outcome {
     let (ctx, _) = load(call, PrivateData::PARTITIONS)?;
-    let shown: Vec<&PartitionConfig> = ctx.partitions.iter().filter(|p| !p.hidden).collect();
+    // Hidden ones, too, as in Slurm.
+    let shown: Vec<&PartitionConfig> = ctx.partitions.iter().collect();
     Ok(call.document(&ctx, |w| node_document::list_partitions(w, &shown, &ctx)))
 }
 

@@ -27,10 +27,9 @@ pub(super) fn list(call: &mut Call<'_>) -> Outcome {
         w.list("jobs", |w| {
             let write = |part: CompactListing, jobs: &mut Jobs, ctx: &Ctx| {
                 let part = part.into_jobs();
-                let rows = part
-                    .iter()
-                    .map(|job| JobRow::new(job, jobs.array_of(job)))
-                    .filter(|row| !ctx.partition(&row.job.partition).is_some_and(|p| p.hidden));
+                // Jobs of hidden partitions, too, as in Slurm: who polls would take one for lost.
+                let rows = part.iter();
+                let rows = rows.map(|job| JobRow::new(job, jobs.array_of(job)));
                 job_document::items(w, rows, ctx);
             };
             answer = query::jobs_in_parts(client, &mut ctx, filter, &mut jobs, write);
@@ -109,6 +108,10 @@ pub(super) fn states(call: &mut Call<'_>) -> Outcome {
                 w.item(|w| state(w, &JobRow::new(job, jobs.array_of(job))));
             }
         });
+        if w.version() >= 42 {
+            w.time("last_backfill", None);
+            w.time("last_update", Some(ctx.now));
+        }
     }))
 }
 
@@ -119,7 +122,10 @@ fn state(w: &mut Writer<'_>, row: &JobRow<'_>) {
         ArrayRole::Pending { .. } => (row.job.id.0, None),
         ArrayRole::Task { base, index } => (base.0, Some(u64::from(*index))),
     };
-    w.raw("array_job_id", base);
+    match w.version() {
+        42.. => w.limit("array_job_id", Some(base), false),
+        _ => w.raw("array_job_id", base),
+    }
     w.limit("array_task_id", index, false);
     w.texts("state", job_document::states(row));
 }

@@ -22,7 +22,6 @@ use crate::listing::{
     reservation,
 };
 use crate::options::OptionStatus;
-use crate::rest::CommandDocument;
 use job::RecordStyle;
 use muster_model::hostlist;
 use muster_model::ids::{JobId, StepNo};
@@ -145,9 +144,13 @@ pub(crate) const ENTITIES: &[(&str, usize, Entity, OptionStatus)] = &[
 
 const NOTHING: OptionStatus = OptionStatus::Partly("there are none: nothing is printed");
 
-/// Whether the word means the configuration.
-pub(super) fn is_config(word: &str) -> bool {
-    matches!(entity(word), Some((Entity::Config, _)))
+/// The path of the document that slurmrestd has of the whole, if it is printed in its place.
+pub(super) fn path_of_whole(word: &str) -> Option<&'static str> {
+    match entity(word)? {
+        (Entity::Config, _) => Some("conf"),
+        (Entity::Topology, _) => Some("topology"),
+        _ => None,
+    }
 }
 
 fn entity(word: &str) -> Option<(Entity, OptionStatus)> {
@@ -211,13 +214,10 @@ fn show(words: &[String], flags: ScontrolFlags) -> Result<(), Failure> {
             Some(dialect) => reservation::show_document(which, dialect),
             None => reservation::show(which, flags.one_liner, flags.quiet),
         },
-        Entity::Topology => match (flags.dialect, which) {
-            (Some(dialect), None) => topology_document(dialect),
-            (Some(_), Some(_)) => Err(Failure::new(
-                "scontrol: error: show topology: the document has all of the network; no name is taken with --json and --yaml",
-            )),
-            (None, which) => topology(which),
-        },
+        Entity::Topology if flags.dialect.is_some() => Err(Failure::new(
+            "scontrol: error: show topology: the document has all of the network; no name is taken with --json and --yaml",
+        )),
+        Entity::Topology => topology(which),
         Entity::Hostnames => hostnames(which),
         Entity::Hostlist => host_list(which, hostlist::compress),
         Entity::HostlistSorted => host_list(which, hostlist::compress_sorted),
@@ -455,18 +455,6 @@ fn topology(which: Option<&str>) -> Result<(), Failure> {
         )),
     }
     Ok(())
-}
-
-/// The document of `GET /muster/v1/topology`.
-fn topology_document(dialect: Dialect) -> Result<(), Failure> {
-    let client = Client::connect().map_err(failed_call("slurm_load_topo"))?;
-    let document = CommandDocument {
-        command: "scontrol",
-        area: "muster",
-        path: "topology".to_owned(),
-        query: Vec::new(),
-    };
-    document.print(client, dialect)
 }
 
 /// Prints, and fails if something was not there.

@@ -144,7 +144,9 @@ fn what_happens_to_nodes_happens_to_no_front_end() {
     world.must(0, update("n1", "down"));
     assert_eq!(ran_in_period(&mut world), NONE);
     assert_eq!(ids(&world.state), [1, 2, 3, 4, 5, 6]);
-    world.must(0, clear(None, None, Some(0)));
+    (1..=6).for_each(|id| {
+        world.must(0, clear(Some(id), None, None));
+    });
     assert_eq!(ids(&world.state), [0; 0]);
 }
 

@@ -10,7 +10,7 @@ const TWO_SWITCHES: &str =
 #[test]
 fn the_queue_in_short_the_network_and_what_a_job_waits_for() {
     let lines = "TopologyPlugin=topology/tree\nPrivateData=jobs\nNodeName=n[1-2] CPUs=4 RealMemory=1000\n\
-         PartitionName=batch Nodes=ALL Default=YES State=UP MaxTime=30\n";
+         PartitionName=batch Nodes=ALL Default=YES State=UP MaxTime=30\nPartitionName=hid Nodes=n2 Hidden=YES State=UP\n";
     let Some(rest) = Rest::start_beside(lines, &[("topology.conf", TWO_SWITCHES)]) else {
         return;
     };
@@ -92,6 +92,24 @@ fn the_queue_in_short_the_network_and_what_a_job_waits_for() {
         (&"leaf2".into(), &"n2".into())
     );
     assert_eq!(switches[2]["switches"], json!(["leaf1", "leaf2"]));
+    // Hidden partitions are in Slurm's documents, and in those for pages not.
+    let hidden = owner.submit(job(json!({"partition": "hid", "hold": true})));
+    let has = |path: &str| {
+        let answer = owner.get(path).ok();
+        let jobs = answer["jobs"].as_array().unwrap();
+        jobs.iter().any(|job| job["job_id"] == hidden)
+    };
+    assert!(has("/slurm/v0.0.43/jobs") && !has("/muster/v1/queue"));
+    let partitions = stranger.get("/slurm/v0.0.43/partitions").ok();
+    assert_eq!(partitions["partitions"][1]["name"], "hid", "{partitions}");
+    // As Slurm's schemas have them, a job that waits has empty resources, and errors have their lists.
+    let waiting = owner.get(&format!("/slurm/v0.0.43/job/{waits}")).ok();
+    let resources = &waiting["jobs"][0]["job_resources"];
+    assert_eq!(resources["nodes"]["allocation"], json!([]), "{waiting}");
+    let unknown = owner.get("/slurmdb/v0.0.43/wckey/nosuch");
+    let unknown: Value = serde_json::from_str(&unknown.body).unwrap();
+    assert_eq!(unknown["wckeys"], json!([]), "{unknown}");
+    assert_eq!(owner.get("/slurmdb/v0.0.43/jobs?exit_code=3").status, 400);
     let nodes = stranger.get("/muster/v1/nodes").ok();
     let group = &nodes["groups"][0];
     assert_eq!(
