@@ -207,6 +207,9 @@ def nothing_there(browser, axe, site):
     assert "There are no reservations." in view.text()
     # What a page is made of, before data.
     loaded = "performance.getEntriesByType('resource').filter((one) => one.name.includes('/web/')).reduce((all, one) => all + one.decodedBodySize, 0)"
+    # Browsers with a window ask for a picture, too.
+    picture = view.page.evaluate("fetch('/favicon.ico').then((answer) => answer.status)")
+    assert picture == 204, picture
     size = view.page.evaluate(loaded)
     assert 0 < size < PAGE_BYTES_MAX, size
     print(f"files of the pages: {size} bytes")
@@ -358,6 +361,18 @@ def table_and_changes(browser, site, jobs):
         view.page.click("#job-save")
     lines = Path(saved.value.path()).read_text().splitlines()
     assert len(lines) == count + 1, (len(lines), count)
+    # The file has the rows of the table in their order, and the address has the filter.
+    view.page.fill("#job-filter", "lammps")
+    with view.page.expect_download() as saved:
+        view.page.click("#job-save")
+    cells = [line.split(",") for line in Path(saved.value.path()).read_text().splitlines()]
+    shown = [row.split("\t")[:2] for row in rows.all_inner_texts()]
+    assert [[cell.strip('"') for cell in line[:2]] for line in cells[1:]] == shown, (cells, shown)
+    assert "text%3Dlammps" in view.page.url, view.page.url
+    view.page.reload()
+    view.until("the filter is kept", lambda: rows.count() == 5)
+    view.open("jobs")
+    view.until("the filter is gone", lambda: rows.count() == count)
     # No cell is a formula, whatever parts cells where the file is read.
     cells = view.page.evaluate("async (all) => { const {csvCell} = await import('/web/base.js'); return all.map(csvCell); }",
                                ["=1", "a;=HYPERLINK(\"x\")", "a\t-1\n +2", "\uff1d1", "a=1-2", 7])
@@ -472,6 +487,11 @@ def large(browser, axe):
             view = View(browser, site, width=width, dark=dark)
             for where in [*PAGES[:-1], "plan/by%3Dnode", "plan/by%3Dnode%26page%3D9"]:
                 view.look(axe, where, "large")
+                if width > 1000:
+                    view.page.wait_for_load_state("load")
+                    sent = view.page.evaluate("performance.getEntriesByType('resource').reduce((all, one) => all + one.encodedBodySize, 0)")
+                    print(f"large {where}: {sent} bytes with what it asks for")
+                    assert sent < PAGE_BYTES_MAX, (where, sent)
             view.context.close()
 
 

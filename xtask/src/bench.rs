@@ -3,6 +3,7 @@
 //! explains the output.
 
 mod emulated;
+mod pages;
 mod plot;
 mod real;
 mod scale;
@@ -34,7 +35,7 @@ struct Section {
     run: fn(&mut Bench) -> Result<()>,
 }
 
-const SECTIONS: [Section; 13] = [
+const SECTIONS: [Section; 14] = [
     Section {
         name: "array",
         what: "an array of real jobs over 4 agents",
@@ -79,6 +80,11 @@ const SECTIONS: [Section; 13] = [
         name: "pollers",
         what: "100,000 pending jobs and 205 clients that look at them",
         run: scale::pollers,
+    },
+    Section {
+        name: "pages",
+        what: "slurmrestd with 100,000 jobs that wait: pages, metrics, submissions, 200 pages that follow changes",
+        run: pages::pages,
     },
     Section {
         name: "agents",

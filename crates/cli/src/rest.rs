@@ -23,6 +23,7 @@ mod jobs;
 mod layout;
 mod metrics;
 mod node_change;
+mod nodes_in_short;
 mod openapi;
 mod operation;
 mod partition_change;

@@ -33,8 +33,8 @@ before that fires, too. It goes when it fires, unless it is permanent. Triggers 
 the controller. SlurmUser and root set triggers; a controller that is not root runs root's as SlurmUser. With
 SlurmctldParameters=allow_user_triggers and SlurmUser=root users set triggers for nodes and for their own jobs; those that there are
 go when a configuration without it is read.
-There is no backup controller: its events, and the failure of the primary, do not happen. Accounting is a part of the controller:
-slurmdbd and the database fail when accounting cannot write what it has, and resume when it can.
+There is no backup controller: its events, and the failure of the primary, do not happen, nor do those of burst buffers and front end
+nodes, of which there are none. Accounting is a part of the controller: slurmdbd and the database fail when accounting cannot write what it has, and resume when it can.
 ",
 };
 
@@ -54,7 +54,7 @@ static OPTIONS: &[Opt] = &[
         "when the backup slurmctld works again",
     )
     .short('c'),
-    flag("burst_buffer", "when a burst buffer fails").refused("there are no burst buffers"),
+    flag("burst_buffer", "when a burst buffer fails"),
     flag("clear", "delete a trigger, or several"),
     opt("clusters", "NAME", "cluster to ask").short('M'),
     flag("down", "when a node goes DOWN").short('d'),
@@ -63,7 +63,7 @@ static OPTIONS: &[Opt] = &[
     flag("fail", "when a node is set to FAIL").short('F'),
     flag("fini", "when the job is over").short('f'),
     opt("flags", "FLAG", "PERM: the trigger stays after the event"),
-    flag("front_end", "changes of front end nodes").refused("there are no front end nodes"),
+    flag("front_end", "--up and --down of front end nodes"),
     flag("get", "get trigger information"),
     flag("help", "print this help"),
     opt("id", "ID", "the trigger of this number").short('i'),
@@ -292,7 +292,8 @@ fn check(options: &TriggerOptions) -> Result<TriggerMode, String> {
             false => Err("You must specify a --id, --jobid, or --user to clear".to_owned()),
         };
     }
-    if is_set && options.events == TriggerEvents::NONE {
+    let named = options.events.without(TriggerEvents::FRONT_END);
+    if is_set && named == TriggerEvents::NONE {
         return Err(format!("You must specify a trigger {NO_EVENT}")
             .trim_end_matches('\n')
             .to_owned()
@@ -440,7 +441,9 @@ fn is_meant(options: &TriggerOptions, trigger: &Trigger) -> bool {
         let is_about = is_of_jobs == trigger.job.is_some();
         event == TriggerEvents::RECONFIG || is_about && trigger.events == event
     };
-    by_options && options.events.each().all(by_event)
+    // Which nodes are meant is no condition, as in Slurm.
+    let named = options.events.without(TriggerEvents::FRONT_END);
+    by_options && named.each().all(by_event)
 }
 
 /// The triggers that are asked for, as a table; nothing where there is none.
@@ -454,7 +457,8 @@ fn table(options: &TriggerOptions, all: &[Trigger], name: impl Fn(u32) -> String
         }
         let about = match (trigger.job, trigger.nodes.as_str()) {
             (Some(job), _) => job.to_string(),
-            (None, "") => "*".to_owned(),
+            (None, "") if !matches!(trigger.resource(), "other" | "front_end") => "*".to_owned(),
+            (None, "") => "(null)".to_owned(),
             (None, nodes) => nodes.to_owned(),
         };
         out.push_str(&row(&[
@@ -546,12 +550,17 @@ mod tests {
         for (line, text) in cases {
             assert_eq!(refused(line), text, "{line}");
         }
-        assert!(refused("--set --burst_buffer -p /bin/true").contains("no burst buffers"));
+        let no_event = refused("--set --front_end -p /bin/true");
+        assert!(no_event.starts_with("You must specify a trigger"));
     }
 
     #[test]
     fn every_event_has_an_option() {
-        for (event, word) in TriggerEvents::WORDS {
+        let (_, options) = parse("--set --front_end --down -p /bin/true").unwrap();
+        let both = TriggerEvents::FRONT_END.with(TriggerEvents::DOWN);
+        assert_eq!(options.events, both);
+        let words = TriggerEvents::WORDS.iter();
+        for (event, word) in words.filter(|(event, _)| *event != TriggerEvents::FRONT_END) {
             let (mode, options) = parse(&format!("--set --{word} --jobid=7 -p /bin/true")).unwrap();
             assert_eq!((mode, options.events), (TriggerMode::Set, *event));
         }
@@ -574,6 +583,20 @@ mod tests {
             program: "/p/prog".to_owned(),
             ..Trigger::default()
         };
+        let of_front_end = TriggerEvents::FRONT_END.with(TriggerEvents::DOWN);
+        let of_nothing = [
+            trigger(1, TriggerEvents::BURST_BUFFER, ""),
+            trigger(2, of_front_end, ""),
+        ];
+        let options = parse("--get --front_end").unwrap().1;
+        assert_eq!(
+            table(&options, &of_nothing, |_| "root".to_owned()),
+            "\
+TRIG_ID RES_TYPE   RES_ID TYPE                                OFFSET USER     FLAGS PROGRAM
+      1 other      (null) burst_buffer                             0 root           /p/prog
+      2 front_end  (null) down                                     0 root           /p/prog
+"
+        );
         let all = [
             trigger(3, TriggerEvents::UP, ""),
             trigger(10, TriggerEvents::CONTROLLER_RESUMES, ""),

@@ -1,5 +1,6 @@
 //! Answers to reads, from a state. Large ones leave in parts, so that a client can begin and memory stays bounded.
 
+mod counts;
 mod jobs;
 mod rows;
 
@@ -16,7 +17,6 @@ use muster_model::config::ClusterConfig;
 use muster_model::cpuset::CpuSet;
 use muster_model::ids::JobId;
 use muster_model::job::{ArrayInfo, ArrayRole, Job, JobState};
-use muster_model::job_counts::{JobCountGroup, JobCounts, NodesAsked, ShownCount, ShownJob};
 use muster_model::private_data::PrivateData;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::reservation::Reservation;
@@ -28,7 +28,7 @@ use muster_proto::client::{
     AccountsAnswer, AllocationInfo, ClusterPage, Diag, JobPriority, NodeInReservation, Pong,
     PrioritiesAnswer, Query, ReservationsAnswer, Response,
 };
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 pub(crate) use jobs::{KnownStarts, jobs};
 pub(crate) use rows::Rows;
@@ -198,78 +198,6 @@ pub(crate) fn accounts(state: &State, identity: &Identity, asked: &Query) -> Res
         users_withheld: hides(state, identity, PrivateData::USERS),
         uses,
     }))
-}
-
-/// Jobs with the same state and reason.
-struct CountedKind {
-    kind: ShownJob,
-    jobs: u64,
-}
-
-/// The jobs of a user, an account and a partition, counted.
-#[derive(Default)]
-struct CountedJobs {
-    counts: JobCounts,
-    nodes_asked: NodesAsked,
-    /// In order of appearance: there are few.
-    shown: Vec<CountedKind>,
-}
-
-impl CountedJobs {
-    fn count(&mut self, job: &Job) {
-        self.counts.count(job);
-        self.nodes_asked.count(job);
-        let shown = ShownJob::of(job);
-        let tasks = u64::from(job.tasks());
-        match self.shown.iter_mut().find(|known| known.kind == shown) {
-            Some(known) => known.jobs += tasks,
-            None => self.shown.push(CountedKind {
-                kind: shown,
-                jobs: tasks,
-            }),
-        }
-    }
-}
-
-/// Numbers of jobs that the user may see, by user, account and partition.
-pub(crate) fn job_counts(state: &State, identity: &Identity) -> Response {
-    let scope = JobScope::of(state, identity);
-    let mut groups: HashMap<(&str, &str, &str), CountedJobs> = HashMap::new();
-    for job in state.jobs.values().filter(|job| scope.has(job)) {
-        let account = job.spec.account.as_deref().unwrap_or_default();
-        let key = (
-            job.spec.owner.user.as_str(),
-            account,
-            job.partition.as_str(),
-        );
-        groups.entry(key).or_default().count(job);
-    }
-    let hidden = state.partitions.iter().filter(|partition| partition.hidden);
-    let hidden: HashSet<&str> = hidden.map(|partition| partition.name.as_str()).collect();
-    let group = |((user, account, partition), counted): ((&str, &str, &str), CountedJobs)| {
-        let hidden = hidden.contains(partition);
-        let [user, account, partition] = [user, account, partition].map(str::to_owned);
-        let shown = counted.shown.into_iter().map(|counted| ShownCount {
-            state: counted.kind.state.to_owned(),
-            reason: counted.kind.reason,
-            is_over: counted.kind.is_over,
-            jobs: counted.jobs,
-        });
-        JobCountGroup {
-            user,
-            account,
-            partition,
-            counts: counted.counts,
-            shown: shown.collect(),
-            hidden,
-            nodes_asked: counted.nodes_asked,
-        }
-    };
-    let mut groups: Vec<JobCountGroup> = groups.into_iter().map(group).collect();
-    groups.sort_by(|a, b| {
-        (&a.user, &a.account, &a.partition).cmp(&(&b.user, &b.account, &b.partition))
-    });
-    Response::JobCounts(groups)
 }
 
 /// The factors of pending jobs' priorities, for jobs that the user may see. Nothing follows what nobody takes.

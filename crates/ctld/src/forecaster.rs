@@ -4,7 +4,8 @@
 //!
 //! Expected starts are worked out in slices, between which others have their turns, for a limited time; starts beyond it are
 //! estimates. A question waits for them for a limited time too, and then gets those that are known. Explanations are worked out in
-//! slices as well, and answered with the known part when their time is over.
+//! slices as well, and answered with the known part when their time is over. Each holds a copy of the state while it is under way, so
+//! few are; the others wait, and are refused when they have waited for too long.
 
 mod bounds;
 mod explaining;
@@ -12,7 +13,7 @@ mod trying;
 
 use crate::clock::now;
 use crate::failure::{self, caught};
-use crate::forecaster::bounds::{SLICE, WORK_MAX};
+use crate::forecaster::bounds::{BEGUN_MAX, SLICE, TRIALS_MAX, WORK_MAX};
 use crate::forecaster::explaining::{EXPLAIN_MAX, ForecastStarts, WhyQuestion, WhyRun};
 use crate::forecaster::trying::{TryQuestion, TryRun};
 use crate::mail::{ForecastResult, StateCopy, ToReplica};
@@ -73,6 +74,31 @@ enum ForecastTask {
     MoreTry(Box<TryRun>),
 }
 
+impl ForecastTask {
+    /// It may be performed while so many trials and explanations are under way: it holds no copy of the state, or has one, or there is
+    /// room for another.
+    fn may_begin(&self, under_way: &UnderWay, time: Instant) -> bool {
+        let all = under_way.trials + under_way.explanations;
+        match self {
+            ForecastTask::Starts
+            | ForecastTask::MoreStarts(_)
+            | ForecastTask::MoreWhy(_)
+            | ForecastTask::MoreTry(_) => true,
+            ForecastTask::Why(question) => all < BEGUN_MAX || question.is_late(time),
+            ForecastTask::Try(question) => {
+                all < BEGUN_MAX && under_way.trials < TRIALS_MAX || question.is_late(time)
+            }
+        }
+    }
+}
+
+/// Questions that were begun and are not answered yet.
+#[derive(Default)]
+struct UnderWay {
+    trials: usize,
+    explanations: usize,
+}
+
 /// A forecast of all expected starts under way.
 struct StartsRun {
     run: ForecastRun,
@@ -95,10 +121,42 @@ impl StartsRun {
     }
 }
 
+/// Tasks in the turns of their users. Between two turns of the thread each question under way is one of them.
+#[derive(Default)]
+struct TaskQueue {
+    tasks: FairQueue<ForecastTask>,
+    under_way: UnderWay,
+}
+
+impl TaskQueue {
+    /// The task whose turn it is.
+    fn pop(&mut self, time: Instant) -> Option<(u32, ForecastTask)> {
+        let under_way = &self.under_way;
+        let may = |_: &u32, task: &ForecastTask| task.may_begin(under_way, time);
+        let popped = self.tasks.pop_where(may)?;
+        match &popped.1 {
+            ForecastTask::MoreWhy(_) => self.under_way.explanations -= 1,
+            ForecastTask::MoreTry(_) => self.under_way.trials -= 1,
+            _ => {}
+        }
+        Some(popped)
+    }
+
+    /// The rest of a task is its user's next.
+    fn put_back(&mut self, uid: u32, rest: ForecastTask) {
+        match &rest {
+            ForecastTask::MoreWhy(_) => self.under_way.explanations += 1,
+            ForecastTask::MoreTry(_) => self.under_way.trials += 1,
+            _ => {}
+        }
+        self.tasks.put_back(uid, rest);
+    }
+}
+
 /// Tasks that wait for the thread.
 #[derive(Default)]
 struct Tasks {
-    waiting: Mutex<FairQueue<ForecastTask>>,
+    waiting: Mutex<TaskQueue>,
     there_are: Condvar,
     /// Nobody asks any more.
     is_over: AtomicBool,
@@ -106,11 +164,11 @@ struct Tasks {
 
 impl Tasks {
     fn push(&self, uid: u32, task: ForecastTask) {
-        self.locked().push(uid, task);
+        self.locked().tasks.push(uid, task);
         self.there_are.notify_one();
     }
 
-    fn locked(&self) -> MutexGuard<'_, FairQueue<ForecastTask>> {
+    fn locked(&self) -> MutexGuard<'_, TaskQueue> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -121,7 +179,7 @@ impl Tasks {
             if self.is_over.load(Ordering::Relaxed) {
                 return None;
             }
-            if let Some(task) = waiting.pop() {
+            if let Some(task) = waiting.pop(Instant::now()) {
                 return Some(task);
             }
             let woken = self.there_are.wait(waiting);
@@ -331,6 +389,7 @@ impl Forecaster {
             specs,
             place,
             reply,
+            asked: Instant::now(),
         };
         self.tasks
             .push(question.identity.uid, ForecastTask::Try(question));
@@ -353,7 +412,7 @@ fn work(tasks: &Tasks, to_replica: &Sender<ToReplica>) {
         }
         let took = begun.elapsed().as_nanos();
         let took = u64::try_from(took).unwrap_or(u64::MAX);
-        tasks.locked().charge(uid, took);
+        tasks.locked().tasks.charge(uid, took);
     }
 }
 
@@ -384,6 +443,11 @@ fn perform(task: ForecastTask, tasks: &Tasks, to_replica: &Sender<ToReplica>) ->
             advance(Box::new(run), tasks, to_replica)
         }
         ForecastTask::MoreStarts(run) => advance(run, tasks, to_replica),
+        ForecastTask::Why(question) if question.is_gone() => Some(()),
+        ForecastTask::Why(question) if question.is_late(Instant::now()) => {
+            question.refuse();
+            Some(())
+        }
         ForecastTask::Why(question) => {
             let StateCopy { state, position } = copied(to_replica)?;
             queue_explanation(explaining::begin(question, state, position), tasks);
@@ -391,6 +455,11 @@ fn perform(task: ForecastTask, tasks: &Tasks, to_replica: &Sender<ToReplica>) ->
         }
         ForecastTask::MoreWhy(run) => {
             queue_explanation(explaining::advance(run), tasks);
+            Some(())
+        }
+        ForecastTask::Try(question) if question.is_gone() => Some(()),
+        ForecastTask::Try(question) if question.is_late(Instant::now()) => {
+            question.refuse();
             Some(())
         }
         ForecastTask::Try(question) => {
@@ -545,6 +614,49 @@ mod tests {
             panic!("a forecast has used its time, and is not published");
         };
         assert!(result.is_over && result.position == 3);
-        assert!(tasks.locked().is_empty(), "no slice follows");
+        assert!(tasks.locked().tasks.is_empty(), "no slice follows");
+    }
+
+    /// Each question under way holds a copy of the state: as many users as asked at once had as many copies.
+    #[test]
+    fn few_questions_are_under_way_at_a_time() {
+        let (forecaster, ..) = case();
+        let (out, mut inbox) = crate::outbox::channel(None);
+        let ask = |uid| {
+            let identity = Identity {
+                uid,
+                ..Identity::default()
+            };
+            forecaster.explain(
+                identity,
+                JobId(1),
+                ExplanationDepth::Brief,
+                out.clone(),
+                Instant::now(),
+            );
+        };
+        (0..10).for_each(ask);
+        let mut queue = forecaster.tasks.locked();
+        queue.under_way.trials = TRIALS_MAX;
+        let time = Instant::now();
+        // There is room for one explanation beside the trials, and the next one is begun when it is answered.
+        assert!(matches!(queue.pop(time), Some((0, ForecastTask::Why(_)))));
+        queue.under_way.explanations = 1;
+        assert!(queue.pop(time).is_none());
+        queue.under_way.explanations = 0;
+        assert!(matches!(queue.pop(time), Some((1, ForecastTask::Why(_)))));
+        queue.under_way.explanations = 1;
+        let late = time + bounds::TURN_WAIT_MAX;
+        let Some((2, ForecastTask::Why(question))) = queue.pop(late) else {
+            panic!("a question waits for longer than it may");
+        };
+        question.refuse();
+        let frame = inbox.try_recv().expect("it is not answered");
+        match muster_proto::frame::decode(&frame[4..]) {
+            Ok(muster_proto::client::Response::Refused(refusal)) => {
+                assert!(refusal.to_string().contains("ask again later"), "{refusal}");
+            }
+            other => panic!("{other:?}"),
+        }
     }
 }

@@ -383,7 +383,7 @@ impl Replica {
             Query::Accounts | Query::AccountsOfClusters | Query::AccountsInUse => {
                 send(answer::accounts(&self.state, identity, query));
             }
-            Query::JobCounts => send(answer::job_counts(&self.state, identity)),
+            Query::JobCounts => send(self.rows.job_counts(&mut self.state, identity)),
             Query::Priorities => answer::priorities(&self.state, identity, &mut send_part),
             Query::Triggers => send(answer::triggers(&self.state, identity)),
             Query::Crontab { uid } => send(answer::crontab(&self.state, identity, *uid)),
@@ -466,7 +466,7 @@ impl Replica {
         };
         let others = self.questions.take_all(same);
         let others: Vec<_> = others.into_iter().map(|question| question.answer).collect();
-        let of_all = filter.active && filter.ids.is_empty();
+        let of_all = filter.ids.is_empty();
         if of_all {
             self.rows.follow(&mut self.state);
         }

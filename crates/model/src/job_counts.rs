@@ -5,7 +5,7 @@ use crate::job::{Hold, Job, JobState, Reason};
 use minicbor::{Decode, Encode};
 
 /// Counts over records of jobs. The tasks of an array that wait have one record and count each.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
 pub struct JobCounts {
     /// Records.
     #[n(0)]
@@ -142,8 +142,13 @@ impl JobCounts {
 
     /// Adds other counts.
     pub fn add(&mut self, other: &JobCounts) {
+        self.add_times(other, 1);
+    }
+
+    /// Adds other counts, each as often: those of records that count the same.
+    pub fn add_times(&mut self, other: &JobCounts, times: u64) {
         for (own, other) in self.all().into_iter().zip(other.clone().all()) {
-            *own += *other;
+            *own += *other * times;
         }
     }
 
@@ -229,7 +234,7 @@ pub struct JobCountGroup {
 }
 
 /// The most nodes that any of several pending jobs asks for; 0 without such a job.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
 pub struct NodesAsked {
     /// The largest of their minima.
     #[n(0)]

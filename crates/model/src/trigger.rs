@@ -91,6 +91,10 @@ events! {
     19 DATABASE_FAILS = "primary_database_failure";
     /// The database works again.
     20 DATABASE_RESUMES = "primary_database_resumed_operation";
+    /// A burst buffer fails: there are none.
+    21 BURST_BUFFER = "burst_buffer";
+    /// The other events are meant of front end nodes: there are none.
+    22 FRONT_END = "front_end";
 }
 
 impl TriggerEvents {
@@ -120,7 +124,7 @@ impl TriggerEvents {
     /// Events of jobs alone.
     pub const OF_JOBS: TriggerEvents = TriggerEvents::FINI.with(TriggerEvents::TIME);
     /// All that are known.
-    pub const ALL: TriggerEvents = TriggerEvents((1 << 21) - 1);
+    pub const ALL: TriggerEvents = TriggerEvents((1 << 23) - 1);
 
     /// These and others.
     #[must_use]
@@ -145,10 +149,17 @@ impl TriggerEvents {
         all.filter(move |one| self.meets(*one))
     }
 
+    /// These without those of others.
+    #[must_use]
+    pub const fn without(self, others: TriggerEvents) -> TriggerEvents {
+        TriggerEvents(self.0 & !others.0)
+    }
+
     /// The word for it in listings; Slurm has none for several.
     pub fn word(self) -> &'static str {
         let mut words = TriggerEvents::WORDS.iter();
-        let known = words.find(|(event, _)| *event == self);
+        let event = self.without(TriggerEvents::FRONT_END);
+        let known = words.find(|(known, _)| *known == event);
         known.map_or("unknown", |(_, word)| word)
     }
 
@@ -160,6 +171,10 @@ impl TriggerEvents {
             "slurmdbd"
         } else if self.meets(TriggerEvents::OF_CONTROLLERS) {
             "slurmctld"
+        } else if self.meets(TriggerEvents::BURST_BUFFER) {
+            "other"
+        } else if self.meets(TriggerEvents::FRONT_END) {
+            "front_end"
         } else {
             "node"
         }
@@ -209,6 +224,14 @@ impl Trigger {
         match self.job {
             Some(_) => "job",
             None => self.events.resource(),
+        }
+    }
+
+    /// Events on which it fires: none of what there is not.
+    pub fn fires_on(&self) -> TriggerEvents {
+        match self.resource() {
+            "other" | "front_end" => TriggerEvents::NONE,
+            _ => self.events,
         }
     }
 

@@ -578,7 +578,8 @@ impl Launcher {
     /// Writes pending records, begins jobs whose records are on file, and settles ending jobs: one of these at a
     /// time, because the later ones depend on the earlier.
     fn finish_wakeup(&mut self) {
-        if !self.launches.recording.is_empty() && !self.launches.is_full {
+        let waits = !self.launches.recording.is_empty() || !self.state.recording_steps.is_empty();
+        if waits && !self.launches.is_full {
             return self.launches.write_records(&mut self.state);
         }
         if std::mem::take(&mut self.state.is_unsettled) && self.launches.settle(&mut self.state) {

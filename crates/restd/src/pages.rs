@@ -1,7 +1,10 @@
 //! The pages that show the cluster in a browser: files, which ask the REST API with the token of who looks at them.
 
+use crate::packing::PackedReply;
 use muster_cli::rest::{HttpStatus, RestReply};
 use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::OnceLock;
 
 /// Name, media type, content.
 const FILES: [(&str, &str, &str); 10] = [
@@ -39,6 +42,8 @@ pub(crate) const POLICY: &str = "default-src 'none'; script-src 'self'; style-sr
 pub(crate) fn at(path: &str) -> Option<RestReply> {
     let path = match path {
         "/" | "/web" => "/web/",
+        // Browsers ask for it without a token: there is no picture.
+        "/favicon.ico" => return Some(RestReply::text(HttpStatus(204), "")),
         other => other,
     };
     let (_, media_type, text) = FILES.iter().find(|(name, ..)| *name == path)?;
@@ -47,6 +52,17 @@ pub(crate) fn at(path: &str) -> Option<RestReply> {
         media_type,
         body: Cow::Borrowed(text),
     })
+}
+
+/// The file at a path, packed with gzip: that is done once. Absent for a short one, too.
+pub(crate) fn packed_at(path: &str) -> Option<PackedReply> {
+    static PACKED: OnceLock<HashMap<&str, PackedReply>> = OnceLock::new();
+    let all = PACKED.get_or_init(|| {
+        let packed = |name| Some((name, PackedReply::of(at(name)?).ok()?));
+        let names = FILES.iter().map(|(name, ..)| *name);
+        names.filter_map(packed).collect()
+    });
+    all.get(path).cloned()
 }
 
 #[cfg(test)]
@@ -97,6 +113,25 @@ mod tests {
             }
         }
         assert_eq!(used.len(), FILES.len(), "{used:?}");
+    }
+
+    /// Without it every page had an error on the console, since who has no token is refused.
+    #[test]
+    fn the_picture_that_browsers_ask_for_is_empty() {
+        assert_eq!(at("/favicon.ico").unwrap().status, HttpStatus(204));
+    }
+
+    #[test]
+    fn large_files_are_packed() {
+        let all: usize = FILES.iter().map(|(.., text)| text.len()).sum();
+        let packed = |name: &str| packed_at(name).map_or(0, |packed| packed.bytes.len());
+        let sent = FILES.iter().map(|(name, _, text)| match packed(name) {
+            0 => text.len(),
+            bytes => bytes,
+        });
+        let sent: usize = sent.sum();
+        assert!(sent * 2 < all, "{sent} of {all}");
+        assert!(packed_at("/web/nosuch").is_none());
     }
 
     #[test]

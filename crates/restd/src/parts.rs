@@ -2,6 +2,7 @@
 //! than a few parts, and a client that does not read holds the thread no longer than a few seconds.
 
 use crate::connection_slots::{ConnectionSlot, ReservedBytes};
+use crate::packing::Packer;
 use hyper::body::{Body, Bytes, Frame};
 use muster_cli::rest::{AnswerSink, HttpStatus, RestReply};
 use std::borrow::Cow;
@@ -32,6 +33,8 @@ const OLD_BYTES_MAX: usize = 64 << 20;
 pub(crate) struct PartsHead {
     pub(crate) status: HttpStatus,
     pub(crate) media_type: &'static str,
+    /// Its parts are packed with gzip.
+    pub(crate) is_packed: bool,
     pub(crate) body: PartsBody,
 }
 
@@ -63,6 +66,8 @@ pub(crate) struct PartsSink {
     patience: Duration,
     turns: PartsTurns,
     stream: Option<OwnedSemaphorePermit>,
+    /// Packs the parts of an answer.
+    packer: Option<Packer>,
 }
 
 impl PartsSink {
@@ -79,6 +84,7 @@ impl PartsSink {
             patience: PARTS_WAIT,
             turns,
             stream: None,
+            packer: None,
         };
         (sink, comes)
     }
@@ -86,6 +92,11 @@ impl PartsSink {
     /// Keeps the answer whole from now on.
     pub(crate) fn keep_whole(&mut self) {
         self.way = PartsTarget::Whole(None);
+    }
+
+    /// Packs the answer with gzip if it is sent in parts.
+    pub(crate) fn pack(&mut self) {
+        self.packer = Some(Packer::new());
     }
 
     /// The answer that was kept, if it has its end.
@@ -150,6 +161,7 @@ impl AnswerSink for PartsSink {
         let sent = head.send(PartsHead {
             status,
             media_type,
+            is_packed: self.packer.is_some(),
             body,
         });
         if sent.is_ok() {
@@ -160,7 +172,15 @@ impl AnswerSink for PartsSink {
 
     fn send(&mut self, part: String) -> bool {
         let PartsTarget::Whole(Some(answer)) = &mut self.way else {
-            return self.put(Bytes::from(part));
+            let Some(packer) = &mut self.packer else {
+                return self.put(Bytes::from(part));
+            };
+            let packed = packer.pack(&part);
+            // An empty part would be the end.
+            return match packed.is_empty() {
+                true => matches!(self.way, PartsTarget::Parts(_)),
+                false => self.put(packed),
+            };
         };
         let body = answer.body.to_mut();
         if body.len() + part.len() > OLD_BYTES_MAX {
@@ -172,6 +192,10 @@ impl AnswerSink for PartsSink {
     }
 
     fn finish(&mut self) {
+        let left = self.packer.take().map(|mut packer| packer.finish());
+        if let Some(left) = left.filter(|left| !left.is_empty()) {
+            self.put(left);
+        }
         // An empty part is the end: a thread that panics gives none.
         self.put(Bytes::new());
     }
@@ -269,6 +293,22 @@ mod tests {
         });
         assert!(is_whole);
         assert_eq!((parts.len(), &*parts[19]), (20, &b"19"[..]));
+    }
+
+    /// The parts of a packed answer are one stream, whose end comes before that of the answer.
+    #[test]
+    fn packed_parts_are_one_answer() {
+        let (parts, is_whole) = parts_of(|sink| {
+            sink.pack();
+            (0..5000).for_each(|number| assert!(sink.send(format!("{number}"))));
+            sink.finish();
+        });
+        let packed: Vec<u8> = parts.concat();
+        let mut text = String::new();
+        let mut reader = flate2::read::GzDecoder::new(packed.as_slice());
+        std::io::Read::read_to_string(&mut reader, &mut text).unwrap();
+        let wanted: String = (0..5000).map(|number| number.to_string()).collect();
+        assert!(is_whole && text == wanted && packed.len() < wanted.len());
     }
 
     #[test]

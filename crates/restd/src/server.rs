@@ -6,15 +6,17 @@ use crate::events::{EventBody, Feeds, NoStream};
 use crate::identity::{Authentication, Credentials, Identity, Peer};
 use crate::line_limit::LineLimit;
 use crate::listen::{Connection, Listeners};
+use crate::packing::PackedReply;
 use crate::pages;
 use crate::parts::{PartsBody, PartsHead, PartsSink, PartsTurns};
+use crate::request_headers::{credentials, is_json, takes_gzip, wants_yaml};
 use crate::served_paths::{RestAccess, ServedPaths};
 use crate::single::standard_streams;
 use crate::user_stream::UserStream;
 use anyhow::{Context as _, Result};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
-use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::header::{self, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, Version};
@@ -334,6 +336,7 @@ async fn respond(
 /// The answer to a request.
 enum SentAnswer {
     Whole(RestReply),
+    Packed(PackedReply),
     /// One that is sent while it is made.
     Parts(PartsHead),
     Events(EventBody),
@@ -344,8 +347,17 @@ impl SentAnswer {
     fn head(&self) -> (HttpStatus, &'static str) {
         match self {
             SentAnswer::Whole(answer) => (answer.status, answer.media_type),
+            SentAnswer::Packed(answer) => (answer.status, answer.media_type),
             SentAnswer::Parts(head) => (head.status, head.media_type),
             SentAnswer::Events(_) => (HttpStatus::OK, "text/event-stream"),
+        }
+    }
+
+    fn is_packed(&self) -> bool {
+        match self {
+            SentAnswer::Packed(_) => true,
+            SentAnswer::Parts(head) => head.is_packed,
+            SentAnswer::Whole(_) | SentAnswer::Events(_) => false,
         }
     }
 }
@@ -353,8 +365,10 @@ impl SentAnswer {
 fn response(answer: SentAnswer, place: &Arc<ConnectionSlot>) -> Response<SentBody> {
     let (status, media_type) = answer.head();
     let status = StatusCode::from_u16(status.0).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let is_packed = answer.is_packed();
     let mut response = Response::new(match answer {
         SentAnswer::Whole(answer) => SentBody::Whole(AnswerBody::new(answer.body, place)),
+        SentAnswer::Packed(answer) => SentBody::Whole(AnswerBody::packed(answer.bytes, place)),
         SentAnswer::Parts(head) => SentBody::Parts(head.body),
         SentAnswer::Events(stream) => SentBody::Stream(stream),
     });
@@ -362,6 +376,10 @@ fn response(answer: SentAnswer, place: &Arc<ConnectionSlot>) -> Response<SentBod
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
+    if is_packed {
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
     headers.insert(
         header::X_CONTENT_TYPE_OPTIONS,
         HeaderValue::from_static("nosniff"),
@@ -398,10 +416,15 @@ async fn answer(
     };
     let path = head.uri.path().to_owned();
     shared.served.check(&path)?;
+    let is_old = head.version < Version::HTTP_11;
+    let is_packed = !is_old && takes_gzip(&head.headers);
     if method == rest::Method::Get {
         match path.trim_end_matches('/') {
             "/livez" | "/healthz" | "/readyz" => return Err(RestReply::text(HttpStatus(204), "")),
             _ => {}
+        }
+        if is_packed && let Some(page) = pages::packed_at(&path) {
+            return Ok(SentAnswer::Packed(page));
         }
         if let Some(page) = pages::at(&path) {
             return Err(page);
@@ -446,8 +469,11 @@ async fn answer(
         streams: Arc::clone(&shared.streams),
     };
     let (mut sink, long) = PartsSink::new(place, turns);
-    if head.version < Version::HTTP_11 {
+    if is_old {
         sink.keep_whole();
+    }
+    if is_packed {
+        sink.pack();
     }
     let mut asked = tokio::task::spawn_blocking(move || {
         let _turn = turn;
@@ -466,13 +492,17 @@ async fn answer(
             since: Instant::now(),
         };
         let answer = rest::answer(&request, &mut connections, &mut sink);
-        answer.or_else(|| sink.into_whole())
+        let answer = answer.or_else(|| sink.into_whole())?;
+        Some(match is_packed {
+            true => PackedReply::of(answer).map_or_else(SentAnswer::Whole, SentAnswer::Packed),
+            false => SentAnswer::Whole(answer),
+        })
     });
     tokio::select! {
         biased;
         Ok(head) = long => Ok(SentAnswer::Parts(head)),
         asked = &mut asked => match asked {
-            Ok(Some(answer)) => Ok(SentAnswer::Whole(answer)),
+            Ok(Some(answer)) => Ok(answer),
             Ok(None) => Err(failed("its end is missing")),
             Err(error) => Err(failed(&error.to_string())),
         },
@@ -686,6 +716,11 @@ impl AnswerBody {
             kept: place.keep(memory),
         }
     }
+
+    fn packed(bytes: Bytes, place: &Arc<ConnectionSlot>) -> AnswerBody {
+        let kept = place.keep(bytes.len());
+        AnswerBody { left: bytes, kept }
+    }
 }
 
 impl Body for AnswerBody {
@@ -711,87 +746,6 @@ impl Body for AnswerBody {
 
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(self.left.len() as u64)
-    }
-}
-
-/// Whether the answer is to be YAML; absent if it is to be what there is not.
-fn wants_yaml(headers: &HeaderMap) -> Option<bool> {
-    let mut accepted = headers.get_all(header::ACCEPT).iter().peekable();
-    if accepted.peek().is_none() {
-        return Some(false);
-    }
-    let mut best: Option<(u32, bool)> = None;
-    for item in accepted
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|v| v.split(','))
-    {
-        let mut parts = item.split(';').map(str::trim);
-        let yaml = match parts.next().unwrap_or("").to_ascii_lowercase().as_str() {
-            "application/json" | "application/*" | "*/*" => false,
-            "application/yaml" | "application/x-yaml" | "text/yaml" => true,
-            _ => continue,
-        };
-        let weight = parts
-            .find_map(|part| part.strip_prefix("q="))
-            .and_then(|q| q.parse::<f32>().ok());
-        // A weight from 0 to 1, in thousandths as RFC 9110 has them.
-        let weight = (weight.unwrap_or(1.0).clamp(0.0, 1.0) * 1000.0) as u32;
-        if weight > 0 && best.is_none_or(|(most, _)| weight > most) {
-            best = Some((weight, yaml));
-        }
-    }
-    best.map(|(_, yaml)| yaml)
-}
-
-/// Whether a body is JSON, or is not said to be another thing.
-fn is_json(headers: &HeaderMap) -> bool {
-    let Some(value) = headers.get(header::CONTENT_TYPE) else {
-        return true;
-    };
-    let media_type = value
-        .to_str()
-        .unwrap_or("")
-        .split(';')
-        .next()
-        .unwrap_or("")
-        .trim();
-    media_type.is_empty() || media_type.eq_ignore_ascii_case("application/json")
-}
-
-/// The headers that say whose a request is.
-///
-/// # Errors
-/// They contradict each other, or are no text.
-fn credentials(headers: &HeaderMap) -> Result<Credentials, &'static str> {
-    let text = |name: &str| -> Result<Option<String>, &'static str> {
-        let mut values = headers.get_all(name).iter();
-        let first = values.next();
-        if values.next().is_some() {
-            return Err("Authentication failure: a header is there twice");
-        }
-        let text = first.map(|value| value.to_str().map(|text| text.trim().to_owned()));
-        let text = text
-            .transpose()
-            .map_err(|_| "Authentication failure: a header is not text")?;
-        Ok(text.filter(|text| !text.is_empty()))
-    };
-    let user = text("x-slurm-user-name")?;
-    let token = text("x-slurm-user-token")?;
-    let bearer = match text("authorization")? {
-        Some(value) => match value.split_once(' ') {
-            Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => {
-                Some(token.trim().to_owned())
-            }
-            _ => return Err("Authentication failure: Authorization has no bearer"),
-        },
-        None => None,
-    };
-    match (token, bearer) {
-        (Some(_), Some(_)) => Err("Authentication failure: a token and a bearer were both sent"),
-        (token, bearer) => Ok(Credentials {
-            user,
-            token: token.or(bearer),
-        }),
     }
 }
 

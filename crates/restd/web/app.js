@@ -223,6 +223,11 @@ const stream = {
 };
 
 page.show = show;
+/** The address of what is shown has changed, and the page shows it already. */
+page.move = (address) => {
+  history.replaceState(null, "", address);
+  shown = location.hash;
+};
 window.addEventListener("hashchange", show);
 document.addEventListener("visibilitychange", () => { if (!document.hidden && stream.missed) { stream.missed = false; stream.changed(); } });
 document.getElementById("sign-out").addEventListener("click", () => { token.clear(); stream.stop(); document.getElementById("user").textContent = ""; document.getElementById("sign-out").hidden = true; show(); });

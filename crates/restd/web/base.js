@@ -15,7 +15,7 @@ export const token = {
 };
 
 /** What the frame of the pages knows: who looks, and how the page is made anew. */
-export const page = { user: "", show: async () => {}, inProgress: false };
+export const page = { user: "", show: async () => {}, move: () => {}, inProgress: false };
 
 export class NotSignedIn extends Error {}
 
@@ -157,8 +157,26 @@ export function names(text) {
   return out;
 }
 
+/** The nodes in short, each with what maps and sums show of it. */
+export async function nodesInShort() {
+  const answer = await ask("/muster/v1/nodes");
+  const reasons = new Map(answer.reasons.flatMap((one) => names(one.nodes).map((name) => [name, one])));
+  const nodes = answer.groups.flatMap((group) => names(group.nodes).map((name) => {
+    const [of, why] = [answer.hardware[group.hardware], reasons.get(name)];
+    return { name, state: group.state, cpus: of.cpus, alloc_cpus: group.used_cpus, real_memory: of.memory, alloc_memory: group.used_memory, partitions: of.partitions,
+      features: of.features, gres: of.gres, reason: why?.reason ?? "", reason_since: why?.since ?? 0, reason_user: why?.user ?? "" };
+  }));
+  return nodes.sort((a, b) => inOrder(a.name, b.name));
+}
+
 const collator = new Intl.Collator(undefined, { numeric: true });
 export const inOrder = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b : collator.compare(String(a), String(b)));
+
+/** Rows in the order in which a table has them. */
+export function inTableOrder(rows, columns, sorted) {
+  const by = columns[sorted.column].value;
+  return [...rows].sort((a, b) => (sorted.down ? -1 : 1) * inOrder(by(a), by(b)));
+}
 
 /** A table that its heads sort. Columns: title, value to sort by, how it is shown, class. */
 export function table(name, rows, columns, sorted = { column: 0, down: false }) {
@@ -172,8 +190,7 @@ export function table(name, rows, columns, sorted = { column: 0, down: false }) 
     return el("th", { scope: "col", class: column.class }, button);
   });
   function fill() {
-    const by = columns[sorted.column].value;
-    const order = [...rows].sort((a, b) => (sorted.down ? -1 : 1) * inOrder(by(a), by(b)));
+    const order = inTableOrder(rows, columns, sorted);
     heads.forEach((head, at) => {
       if (at === sorted.column) head.setAttribute("aria-sort", sorted.down ? "descending" : "ascending");
       else head.removeAttribute("aria-sort");

@@ -1,6 +1,6 @@
 // Reservations as a calendar of some weeks, and one of them.
 
-import { ask, button, cells, clock, el, fields, minute, names, number, page, plural, state, table, time } from "./base.js";
+import { ask, button, cells, clock, el, fields, minute, names, nodesInShort, number, page, plural, state, table, time } from "./base.js";
 
 /** Reservations that a day shows; the others are counted. */
 const LANES_MAX = 4;
@@ -129,8 +129,8 @@ export async function reservation(name) {
   const one = (await ask(`reservation/${encodeURIComponent(name)}`)).reservations[0];
   const wanted = new Set(names(one.node_list));
   // PrivateData may hide the nodes.
-  const known = wanted.size > 0 ? await ask("nodes").catch(() => ({ nodes: [] })) : { nodes: [] };
-  const nodes = known.nodes.filter((node) => wanted.has(node.name));
+  const known = wanted.size > 0 ? await nodesInShort().catch(() => []) : [];
+  const nodes = known.filter((node) => wanted.has(node.name));
   return [
     el("h1", {}, `Reservation ${one.name}`),
     el("p", {}, state(isActive(one) ? "ACTIVE" : "INACTIVE")),

@@ -1,6 +1,6 @@
 // The overview, the queue, and a job.
 
-import { ask, button, card, cell, change, choice, csvCell, duration, el, fields, isWrong, legend, minute, names, NotSignedIn, number, page, percent, planLink, plural, roving, save, search,
+import { ask, button, card, cell, change, choice, csvCell, duration, el, fields, inTableOrder, isWrong, legend, minute, names, nodesInShort, NotSignedIn, number, page, percent, planLink, plural, roving, save, search,
   size, state, table, time, useOf } from "./base.js";
 
 /** Nodes of a job whose cores are drawn at most. */
@@ -11,13 +11,15 @@ const DRAWN_CORES_MAX = 512;
 const PART_TEXT_PX = 110;
 const OVER = ["COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY"];
 
+/** Jobs that the list of jobs asks for. */
+const LISTED_MAX = 2000;
+
 /** The queue in short. */
 export const queue = (parameters) => ask(`/muster/v1/queue?${new URLSearchParams(parameters)}`);
 
 export async function overview() {
-  const [counts, nodes, reservations] = await Promise.all([queue({ limit: 0 }), ask("nodes"), ask("reservations")]);
+  const [counts, all, reservations] = await Promise.all([queue({ limit: 0 }), nodesInShort(), ask("reservations")]);
   const of = (name) => counts.states.find((entry) => entry.state === name)?.jobs ?? 0;
-  const all = nodes.nodes;
   const sum = (value) => all.reduce((total, node) => total + value(node), 0);
   const use = useOf(all);
   const [memory, usedMemory] = [sum((n) => n.real_memory), sum((n) => n.alloc_memory)];
@@ -37,8 +39,8 @@ export async function overview() {
       { title: "Node", value: (n) => n.name, show: (n) => el("a", { href: `#/node/${encodeURIComponent(n.name)}` }, n.name) },
       { title: "State", value: (n) => n.state.join(), show: (n) => state(n.state) },
       { title: "Reason", value: (n) => n.reason, class: "wide" },
-      { title: "Since", value: (n) => number(n.reason_changed_at) ?? 0, show: (n) => minute(n.reason_changed_at) },
-      { title: "By", value: (n) => n.reason_set_by_user },
+      { title: "Since", value: (n) => n.reason_since, show: (n) => minute(n.reason_since) },
+      { title: "By", value: (n) => n.reason_user },
     ]),
     el("h2", {}, "Why jobs wait"),
     counts.reasons.length === 0 ? el("p", {}, "No job waits.") : table("Reasons", counts.reasons, [
@@ -90,8 +92,20 @@ async function queueWithStarts(chosen, later) {
   return answer;
 }
 
-export async function jobs() {
-  const chosen = isCut ? { ...(filter.state && { state: filter.state }), ...(filter.own && page.user && { user: page.user }) } : {};
+/** The filter as the address has it, so that a list can be sent to somebody and is there after a reload. */
+function filterOf(words) {
+  const asked = new URLSearchParams(words ?? "");
+  Object.assign(filter, { text: asked.get("text") ?? "", state: asked.get("state") ?? "", own: asked.has("own") });
+}
+
+function keepFilter() {
+  const chosen = new URLSearchParams({ ...(filter.text && { text: filter.text }), ...(filter.state && { state: filter.state }), ...(filter.own && { own: "1" }) }).toString();
+  page.move(chosen ? `#/jobs/${encodeURIComponent(chosen)}` : "#/jobs");
+}
+
+export async function jobs(words) {
+  filterOf(words);
+  const chosen = isCut ? { limit: LISTED_MAX, ...(filter.state && { state: filter.state }), ...(filter.own && page.user && { user: page.user }) } : { limit: LISTED_MAX };
   const list = el("div");
   const answer = await queueWithStarts(chosen, (full) => {
     if (!list.isConnected || list.contains(document.activeElement)) return;
@@ -101,6 +115,7 @@ export async function jobs() {
   isCut = isCut || answer.left_out > 0;
   let all = answer.jobs;
   const sorted = { column: 0, down: true };
+  let listed = [];
   function fill() {
     const words = filter.text.toLowerCase().split(/\s+/).filter(Boolean);
     const fits = (job) => {
@@ -108,17 +123,18 @@ export async function jobs() {
       return words.every((word) => text.includes(word)) && (!filter.state || job.state.includes(filter.state)) && (!filter.own || job.user === page.user);
     };
     const shown = all.filter(fits);
+    listed = shown;
     const left = answer.left_out ? `; ${plural(answer.left_out, "more is", "more are")} in the queue, of which State and Only mine find yours` : "";
     list.replaceChildren(...[el("p", { class: "quiet", role: "status" }, `${shown.length.toLocaleString()} of ${plural(all.length, "job")}${left}`),
       all.length === 0 ? el("p", { class: "nothing" }, "The queue is empty.") : table("Jobs", shown, QUEUE_COLUMNS, sorted)].flat().filter(Boolean));
   }
-  const filled = () => (isCut ? page.show() : fill());
+  const filled = () => { keepFilter(); return isCut ? page.show() : fill(); };
   fill();
   const states = [...new Set([...all.flatMap((job) => job.state), ...(filter.state ? [filter.state] : []), ...(isCut ? ["PENDING", "RUNNING"] : [])])].sort();
   return [
     el("h1", {}, "Jobs"),
     el("div", { class: "bar" },
-      search("job-filter", "Filter", filter.text, (text) => { filter.text = text; fill(); }),
+      search("job-filter", "Filter", filter.text, (text) => { filter.text = text; keepFilter(); fill(); }),
       choice("job-state", "State", [["", "all"], ...states.map((name) => [name, name])], filter.state, (name) => { filter.state = name; filled(); }),
       button("job-own", filter.own ? "Show all" : "Only mine", (event) => {
         filter.own = !filter.own;
@@ -126,15 +142,15 @@ export async function jobs() {
         event.target.textContent = filter.own ? "Show all" : "Only mine";
         filled();
       }, { "aria-pressed": String(filter.own) }),
-      button("job-save", "Save as CSV", () => save("jobs.csv", rowsAsText(all)))),
+      button("job-save", "Save as CSV", () => save("jobs.csv", rowsAsText(inTableOrder(listed, QUEUE_COLUMNS, sorted))))),
     list,
   ];
 }
 
 /** What the table of jobs has, as a file. */
 function rowsAsText(rows) {
-  const lines = rows.map((j) => [j.job, j.name, j.user, j.account, j.partition, j.state.join(" "), Math.round(ran(j)), j.cpus, j.nodes, j.reason].map(csvCell).join(","));
-  return ["job,name,user,account,partition,state,seconds,cpus,nodes,reason", ...lines].join("\r\n");
+  const lines = rows.map((j) => [j.job, j.name, j.user, j.account, j.partition, j.state.join(" "), Math.round(ran(j)), j.cpus, whereOrWhy(j), minute(j.start)].map(csvCell).join(","));
+  return ["job,name,user,account,partition,state,seconds,cpus,nodes_or_reason,start", ...lines].join("\r\n");
 }
 
 const jobName = (job) => {
@@ -154,16 +170,20 @@ function runTime(job) {
   return Math.max(0, (over && end ? end : now) - start);
 }
 
-function timeline(job) {
-  const [submitted, start, end] = [number(job.submit_time), number(job.start_time), number(job.end_time)];
+/** The times of a job; of one that waits, with the start that is expected and how long it may run, once these are known. */
+function timeline(job, expected) {
+  const waiting = job.job_state.includes("PENDING");
+  const limit = number(job.time_limit);
+  const start = waiting ? expected : number(job.start_time);
+  const [submitted, end] = [number(job.submit_time), waiting ? start && Number.isFinite(limit) && start + 60 * limit : number(job.end_time)];
   const now = Date.now() / 1000;
-  const waits = job.job_state.includes("PENDING");
+  const waits = waiting;
   const begun = start && !waits;
   const over = job.job_state.some((name) => OVER.includes(name));
   const last = Math.max(end || 0, over ? 0 : now, start || 0, submitted + 1);
   const at = (value) => 100 * Math.min(1, Math.max(0, (value - submitted) / (last - submitted)));
   const words = [`submitted ${time(submitted)}`, begun && `started ${time(start)}`, waits && start && `expected to start ${time(start)}`, end && `${over ? "ended" : "ends"} ${time(end)}`];
-  const made = el("div", { class: "line", role: "img", "aria-label": words.filter(Boolean).join(", ") });
+  const made = el("div", { id: "timeline", class: "line", role: "img", "aria-label": words.filter(Boolean).join(", ") });
   // A text that does not fit is a riddle; the label of the whole has it all.
   const least = (100 * PART_TEXT_PX) / Math.max(1, document.getElementById("main").clientWidth);
   const part = (name, from, to, text) => to > from && made.append(el("span", { class: name, title: text, style: { left: `${at(from)}%`, width: `${at(to) - at(from)}%` } },
@@ -172,7 +192,7 @@ function timeline(job) {
   part("waited", submitted, begins, `waited ${duration(begins - submitted)}`);
   if (begun) {
     const until = over ? end : now;
-    part("ran", start, until, `${over ? "ran" : "runs"} ${duration(runTime(job))}`);
+    part("ran", start, Math.max(until, start + (last - submitted) / 100), `${over ? "ran" : "runs"} ${duration(runTime(job))}`);
     if (!over && end > now) part("limit", now, end, `limit in ${duration(end - now)}`);
   } else if (start > now) {
     part("waits", now, start, `expected to wait ${duration(start - now)}`);
@@ -182,13 +202,19 @@ function timeline(job) {
 }
 
 /** What was answered last of a job, which is shown until the next answer. */
-const explained = { id: undefined, parts: [] };
+const explained = { id: undefined, start: undefined, parts: [] };
 
 /** Why a job waits, who is ahead, and what would start it sooner. The scheduler plays it through, which takes a while, and the page does not wait. */
 function explanation(one) {
-  if (explained.id !== one.job_id) Object.assign(explained, { id: one.job_id, parts: [el("p", { class: "quiet" }, "The scheduler is asked when it starts …")] });
+  if (explained.id !== one.job_id) Object.assign(explained, { id: one.job_id, start: undefined, parts: [el("p", { class: "quiet" }, "The scheduler is asked when it starts …")] });
   const made = el("div", {}, explained.parts);
-  ask(`/muster/v1/why/${one.job_id}`).then(({ why }) => explanationOf(why), (error) => [el("p", { class: "quiet" }, `Who is ahead of it cannot be said: ${error.message}`)])
+  ask(`/muster/v1/why/${one.job_id}`).then(({ why }) => {
+    if (explained.id === one.job_id) {
+      explained.start = why.expected_start?.time;
+      document.getElementById("timeline")?.replaceWith(timeline(one, explained.start));
+    }
+    return explanationOf(why);
+  }, (error) => [el("p", { class: "quiet" }, `Who is ahead of it cannot be said: ${error.message}`)])
     .then((parts) => {
       if (explained.id === one.job_id) explained.parts = parts;
       if (!made.contains(document.activeElement)) made.replaceChildren(...parts);
@@ -218,7 +244,7 @@ function explanationOf(why) {
 /** A node of a job: its cores in their sockets, those of the job filled. */
 function drawnShare(share, node) {
   const link = { href: `#/node/${encodeURIComponent(share.name)}`, class: "allocated" };
-  const text = `${share.cpus.count} CPUs, ${size(share.memory.allocated)}`;
+  const text = `${plural(share.cpus.count, "CPU")}, ${size(share.memory.allocated)}`;
   const [sockets, cores] = [node?.sockets ?? 0, node?.cores ?? 0];
   const held = new Set(share.sockets.flatMap((socket) => socket.cores.map((core) => `${socket.index}.${core.index}`)));
   const isDrawn = sockets * cores > 0 && sockets * cores <= DRAWN_CORES_MAX;
@@ -234,8 +260,8 @@ async function drawnNodes(one) {
   let known = new Map();
   try {
     const list = one.job_resources.nodes.list;
-    const found = shares.length <= DRAWN_NODES_MAX ? await ask(`node/${encodeURIComponent(list)}`) : await ask("nodes");
-    known = new Map(found.nodes.map((node) => [node.name, node]));
+    const found = shares.length <= DRAWN_NODES_MAX ? (await ask(`node/${encodeURIComponent(list)}`)).nodes : await nodesInShort();
+    known = new Map(found.map((node) => [node.name, node]));
   } catch {
     // PrivateData may hide nodes from who may see the job; then they have names only.
   }
@@ -314,19 +340,19 @@ export async function job(id) {
   const over = one.job_state.some((name) => OVER.includes(name));
   const limit = number(one.time_limit);
   const [nodes, runs] = await Promise.all([drawnNodes(one), over ? accounted(one.job_id) : []]);
-  const planned = waits && one.scheduled_nodes;
+  const known = waits && explained.id === one.job_id ? explained.start : undefined;
   return [
     el("h1", {}, `Job ${jobName(one)}: ${one.name}`),
     el("p", {}, state(one.job_state)),
-    timeline(one),
+    timeline(one, known),
     waits && el("div", { class: "why" }, el("strong", {}, `It waits: ${one.state_reason}`), one.state_description && el("div", {}, one.state_description), explanation(one)),
     actions(one, waits),
     fields([
       ["User", `${one.user_name} (account ${one.account || "none"}, QOS ${one.qos || "none"})`],
       ["Partition", one.partition],
       ["Submitted", time(one.submit_time)],
-      [waits ? "Expected start" : "Started", time(one.start_time)],
-      ["Expected nodes", planned],
+      ["Started", !waits && time(one.start_time)],
+      ["Ended", over && time(one.end_time)],
       ["Time", `${duration(runTime(one))} of ${limit === undefined || limit === Infinity ? "no limit" : duration(limit * 60)}`],
       ["CPUs, tasks, nodes", [number(one.cpus), number(one.tasks), number(one.node_count)].join(", ")],
       ...efficiency(runs.at(-1)),
@@ -341,7 +367,7 @@ export async function job(id) {
       ["Comment", one.comment],
     ]),
     nodes,
-    planned && names(planned).length > 0 && el("p", {}, el("a", { href: planLink({ partition: one.partition.split(",")[0] }) }, "Its place in the plan")),
+    waits && el("p", {}, el("a", { href: planLink({ partition: one.partition.split(",")[0] }) }, "Its place in the plan")),
     found.length > 1 && [el("h2", {}, "Its other records"), el("ul", {}, found.slice(1).map((other) => el("li", {}, el("a", { href: `#/job/${other.job_id}` }, jobName(other)), " ", state(other.job_state))))],
   ];
 }

@@ -1,6 +1,6 @@
 // Nodes as a map, a node, partitions, and the network drawn.
 
-import { ask, button, cells, change, choice, duration, el, fields, health, legend, names, NODE_LEGEND, number, page, percent, planLink, plural, roving, say, search,
+import { ask, button, cells, change, choice, duration, el, fields, health, legend, names, NODE_LEGEND, nodesInShort, number, page, percent, planLink, plural, roving, say, search,
   size, state, table, time, use, useOf } from "./base.js";
 import { queue, QUEUE_COLUMNS } from "./jobs.js";
 
@@ -52,8 +52,7 @@ function groups(nodes, by, topologies) {
 }
 
 export async function nodes() {
-  const [answer, network] = await Promise.all([ask("nodes"), ask("/muster/v1/topology")]);
-  const all = answer.nodes;
+  const [all, network] = await Promise.all([nodesInShort(), ask("/muster/v1/topology")]);
   const map = el("div");
   function fill() {
     const words = filter.text.toLowerCase().split(/\s+/).filter(Boolean);
@@ -135,10 +134,10 @@ function partitionCard(partition, members, counts) {
 }
 
 export async function partitions() {
-  const [answer, all, counts] = await Promise.all([ask("partitions"), ask("nodes").catch(() => ({ nodes: [] })), queue({ limit: 0 })]);
+  const [answer, all, counts] = await Promise.all([ask("partitions"), nodesInShort().catch(() => []), queue({ limit: 0 })]);
   const limit = (value) => (value?.infinite ? "no limit" : value?.set ? duration(value.number * 60) : "");
   return [el("h1", {}, "Partitions"),
-    el("div", { class: "cards wide" }, answer.partitions.map((p) => partitionCard(p, all.nodes.filter((one) => one.partitions.includes(p.name)),
+    el("div", { class: "cards wide" }, answer.partitions.map((p) => partitionCard(p, all.filter((one) => one.partitions.includes(p.name)),
       counts.partitions.find((entry) => entry.partition === p.name)))),
     el("h2", {}, "Their limits"),
     ...table("Partitions", answer.partitions, [
@@ -195,13 +194,13 @@ function setAll(open) {
 }
 
 export async function topology() {
-  const [answer, all] = await Promise.all([ask("/muster/v1/topology"), ask("nodes")]);
-  const known = new Map(all.nodes.map((one) => [one.name, one]));
+  const [answer, all] = await Promise.all([ask("/muster/v1/topology"), nodesInShort()]);
+  const known = new Map(all.map((one) => [one.name, one]));
   const networks = answer.topologies;
   const head = el("h1", {}, "Topology");
   if (networks.length === 0) {
-    return [head, el("p", { class: "quiet" }, `No network is configured (topology.conf, topology.yaml), so every node is as near to every other. ${wordsOf(all.nodes)}.`),
-      legend(NODE_LEGEND), cells("Nodes", all.nodes)];
+    return [head, el("p", { class: "quiet" }, `No network is configured (topology.conf, topology.yaml), so every node is as near to every other. ${wordsOf(all)}.`),
+      legend(NODE_LEGEND), cells("Nodes", all)];
   }
   const network = networks.find((one) => one.name === chosenNetwork) ?? defaultOf(networks);
   const words = { tree: plural(network.switches.length, "switch", "switches"), block: plural(network.switches.length, "block"), flat: "every node is as near to every other" };
@@ -209,7 +208,7 @@ export async function topology() {
   const users = network.partitions.length > 0 && ` Used by ${network.partitions.join(", ")}${network.is_default ? " and by partitions that name none" : ""}.`;
   return [
     head,
-    el("p", { class: "quiet", role: "status" }, `${words[network.kind]}; ${wordsOf(all.nodes)}.`, sizes, users, network.is_optional && " Only jobs with --switches are placed by it."),
+    el("p", { class: "quiet", role: "status" }, `${words[network.kind]}; ${wordsOf(all)}.`, sizes, users, network.is_optional && " Only jobs with --switches are placed by it."),
     el("div", { class: "bar" },
       networks.length > 1 && choice("network", "Network", networks.map((one) => [one.name, one.name]), network.name, (name) => { chosenNetwork = name; page.show(); }),
       button("tree-close", "Close all", () => setAll(false)), button("tree-open", "Open all", () => setAll(true))),

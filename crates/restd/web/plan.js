@@ -1,10 +1,12 @@
 // The scheduler's plan: what runs until when, and when what waits is expected to start, by partition or node.
 
-import { ask, button, choice, clock, duration, el, health, inOrder, legend, minute, names, number, page, planLink, plural, roving, search, state, svg, table, time,
+import { ask, button, choice, clock, duration, el, health, inOrder, legend, minute, names, nodesInShort, number, page, planLink, plural, roving, search, state, svg, table, time,
   useOf } from "./base.js";
 import { runs } from "./calendar.js";
 import { queue } from "./jobs.js";
 
+/** Jobs that the plan asks for: those that run, and those that start soonest. */
+const PLANNED_MAX = 4000;
 /** Most nodes that have a row each unless something else is chosen. */
 const NODES_AT_FIRST = 60;
 /** Nodes of one page of the plan. */
@@ -269,13 +271,12 @@ function pageOf(nodes, asked, link) {
 
 export async function plan(words) {
   const asked = Object.fromEntries(new URLSearchParams(words ?? ""));
-  const nothing = { nodes: [] };
-  const [answer, known, reserved] = await Promise.all([queue({ starts: 1, ...(asked.partition && { partition: asked.partition }) }),
+  const [answer, known, reserved] = await Promise.all([queue({ starts: 1, limit: PLANNED_MAX, ...(asked.partition && { partition: asked.partition }) }),
     // PrivateData may hide the nodes; then partitions of jobs are shown.
-    ask("nodes").catch(() => nothing), ask("reservations")]);
+    nodesInShort().catch(() => []), ask("reservations")]);
   page.inProgress = answer.starts.in_progress;
   const text = (asked.text ?? "").toLowerCase();
-  const nodes = known.nodes.filter((node) => (!asked.partition || node.partitions.includes(asked.partition)) && node.name.toLowerCase().includes(text));
+  const nodes = known.filter((node) => (!asked.partition || node.partitions.includes(asked.partition)) && node.name.toLowerCase().includes(text));
   const all = placed(answer.jobs, answer.now);
   const by = asked.by ?? (nodes.length > 0 && nodes.length <= NODES_AT_FIRST ? "node" : "partition");
   const span = spans.some(([name]) => name === asked.span) ? asked.span : fitting(all, answer.now, by);
@@ -288,7 +289,7 @@ export async function plan(words) {
   const inView = asked.partition ? nodes.map((node) => ({ ...node, partitions: [asked.partition] })) : nodes;
   const rows = by === "node" ? nodeRows(frame, marks, all, shown, reserved.reservations) : partitionRows(frame, marks, all, inView, reserved.reservations, answer.partitions);
   const [running, waiting] = [all.filter((one) => one.running).length, all.filter((one) => !one.running).length];
-  const partitions = [...new Set(known.nodes.flatMap((node) => node.partitions))].sort(inOrder);
+  const partitions = [...new Set(known.flatMap((node) => node.partitions))].sort(inOrder);
   const more = answer.left_out ? ` ${plural(answer.left_out, "job")} of the queue, which come last, are not shown: choose a partition.` : "";
   return [
     el("h1", {}, "Plan"),

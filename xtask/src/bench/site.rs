@@ -169,6 +169,23 @@ impl Site {
         Ok(())
     }
 
+    /// Has jobs run for another time from now on. None may run.
+    pub(super) fn restart_emulator(&self, run_time: &str) -> Result<()> {
+        let pid = fs::read_to_string(self.home.join("run/emulator.pid"))?;
+        let pid = pid.trim();
+        Command::new("kill").arg(pid).status()?;
+        let process = PathBuf::from(format!("/proc/{pid}"));
+        self.until("the emulator has ended", || Ok(!process.exists()))?;
+        let words = ["muster", "up", "--emulate", "--run-time", run_time];
+        let mut up = self.command(&words, &self.home);
+        let status = up
+            .env("MUSTER_HOME", &self.home)
+            .stdout(Stdio::null())
+            .status()?;
+        ensure!(status.success(), "muster up failed");
+        Ok(())
+    }
+
     /// Waits until `nodes` agents are connected and everything of theirs is accounted for.
     pub(super) fn settle(&self, bench: &Bench, nodes: u32) -> Result<()> {
         self.until("all agents are connected", || {

@@ -65,6 +65,16 @@ impl<T, U: Clone + Ord + Hash> FairQueue<T, U> {
 
     /// As above, for users who may have a turn now; the others keep theirs.
     pub fn pop_of(&mut self, may: impl Fn(&U) -> bool) -> Option<(U, T)> {
+        self.pop_where(|uid, _| may(uid))
+    }
+
+    /// As above, for users whose next question may be answered now.
+    pub fn pop_where(&mut self, may: impl Fn(&U, &T) -> bool) -> Option<(U, T)> {
+        let users = &self.users;
+        let may = |uid: &U| {
+            let next = users.get(uid).and_then(|user| user.waiting.front());
+            next.is_some_and(|next| may(uid, next))
+        };
         let next = self.order.iter().find(|(_, uid)| may(uid))?.clone();
         self.order.remove(&next);
         let (at, uid) = next;
@@ -215,6 +225,17 @@ mod tests {
         assert!(!queue.is_empty());
         queue.push(2, 5);
         assert_eq!(serve(&mut queue, 4), [1, 1, 1, 2]);
+    }
+
+    #[test]
+    fn a_question_that_may_not_be_answered_yet_keeps_its_place() {
+        let mut queue = FairQueue::default();
+        [(1, 9), (1, 2), (2, 3), (3, 8)].map(|(uid, question)| queue.push(uid, question));
+        let small = |queue: &mut FairQueue<u64>| queue.pop_where(|_, question| *question < 5);
+        assert_eq!(small(&mut queue), Some((2, 3)));
+        assert_eq!(small(&mut queue), None, "9 comes before 2");
+        assert_eq!(queue.pop(), Some((1, 9)));
+        assert_eq!(small(&mut queue), Some((1, 2)));
     }
 
     #[test]

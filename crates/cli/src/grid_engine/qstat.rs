@@ -5,6 +5,7 @@ mod detail_xml;
 pub(super) mod lines;
 pub(super) mod matching;
 mod messages;
+mod plain;
 pub(super) mod queues;
 mod requests;
 mod usage;
@@ -113,6 +114,11 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
         || ["q", "qs", "l", "pe", "U"]
             .iter()
             .any(|own| parsed.has(own));
+    if view == View::default() && !with_queues && !wanted.ended && !parsed.has("xml") {
+        let listed = plain::list(&mut client, &mapping, &wanted);
+        crate::listing::print(&listed.map_err(|e| unreachable(&e))?);
+        return Ok(ExitCode::SUCCESS);
+    }
     let loaded = load(&mut client, &wanted, with_queues);
     let (ctx, jobs) = loaded.map_err(|e| unreachable(&e))?;
     let measured = match view.ext || view.steps {
@@ -249,6 +255,19 @@ impl QstatFilter {
         Ok(wanted)
     }
 
+    /// The query to the controller; `by_all` if it is for jobs of all users, since queues show the use by everybody.
+    fn query(&self, by_all: bool) -> JobFilter {
+        let uids = match (&self.uids, by_all) {
+            (Some(uids), false) => uids.clone(),
+            _ => Vec::new(),
+        };
+        JobFilter {
+            uids,
+            active: !self.ended,
+            ..JobFilter::default()
+        }
+    }
+
     fn has(&self, job: &Job, state: &str) -> bool {
         let is_theirs = self
             .uids
@@ -278,18 +297,8 @@ fn load(
 ) -> Result<(Ctx, Vec<Job>), ConnectError> {
     let cluster = client.endpoint.cluster.clone();
     let mut ctx = Ctx::new(&cluster);
-    // Queues show the use by everybody; whose jobs are listed is decided below.
-    let uids = match (&wanted.uids, nodes) {
-        (Some(uids), false) => uids.clone(),
-        _ => Vec::new(),
-    };
-    let filter = JobFilter {
-        uids,
-        active: !wanted.ended,
-        ..JobFilter::default()
-    };
-    let listed = query::jobs(client, &mut ctx, filter)?;
-    let jobs = listed.jobs.iter().cloned().collect();
+    let listed = query::jobs(client, &mut ctx, wanted.query(nodes))?;
+    let jobs = listed.jobs.into_vec();
     if nodes {
         let mut client = Client::connect()?;
         query::cluster(&mut client, &mut ctx)?;

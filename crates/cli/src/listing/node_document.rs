@@ -9,6 +9,7 @@ use muster_model::binding::BindDefault;
 use muster_model::config::{OverSubscribe, PartitionConfig};
 use muster_model::spec::MemoryAsk;
 use muster_model::time::TimeLimit;
+use std::collections::HashMap;
 
 /// Appends a document with the nodes.
 pub(crate) fn write_nodes(out: &mut String, dialect: Dialect, views: &[NodeView<'_>], ctx: &Ctx) {
@@ -17,13 +18,14 @@ pub(crate) fn write_nodes(out: &mut String, dialect: Dialect, views: &[NodeView<
 
 /// Writes the main part of a document with the nodes.
 pub(crate) fn nodes(w: &mut Writer<'_>, views: &[NodeView<'_>], ctx: &Ctx) {
+    let partitions = PartitionsOfNodes::of(ctx);
     w.list("nodes", |w| {
         for view in views {
             w.item(|w| {
                 if w.is_old() {
-                    old_node(w, view, ctx)
+                    old_node(w, view, (ctx, &partitions))
                 } else {
-                    new_node(w, view, ctx)
+                    new_node(w, view, (ctx, &partitions))
                 }
             });
         }
@@ -71,12 +73,41 @@ pub(crate) fn list_partitions(w: &mut Writer<'_>, partitions: &[&PartitionConfig
     }
 }
 
-fn partitions_of<'a>(view: &NodeView<'a>, ctx: &'a Ctx) -> impl Iterator<Item = &'a str> {
-    let name = &view.node.config.name;
-    ctx.partitions
-        .iter()
-        .filter(move |p| p.nodes.contains(name))
-        .map(|p| p.name.as_str())
+/// The partitions of each node: looked up, since a list of all nodes is not to go through the nodes of all partitions for each.
+pub(crate) struct PartitionsOfNodes<'a>(HashMap<&'a str, Vec<&'a str>>);
+
+impl<'a> PartitionsOfNodes<'a> {
+    /// Those of a cluster.
+    pub(crate) fn of(ctx: &'a Ctx) -> PartitionsOfNodes<'a> {
+        PartitionsOfNodes::among(&ctx.partitions, |_| true)
+    }
+
+    /// Those that listings show: without hidden ones.
+    pub(crate) fn shown(ctx: &'a Ctx) -> PartitionsOfNodes<'a> {
+        PartitionsOfNodes::among(&ctx.partitions, |partition| !partition.hidden)
+    }
+
+    fn among(
+        partitions: &'a [PartitionConfig],
+        is_meant: impl Fn(&PartitionConfig) -> bool,
+    ) -> PartitionsOfNodes<'a> {
+        let mut all: HashMap<&str, Vec<&str>> = HashMap::new();
+        for partition in partitions.iter().filter(|partition| is_meant(partition)) {
+            for node in &partition.nodes {
+                let names = all.entry(node.as_str()).or_default();
+                if names.last() != Some(&partition.name.as_str()) {
+                    names.push(&partition.name);
+                }
+            }
+        }
+        PartitionsOfNodes(all)
+    }
+
+    /// Names of the partitions of a node, in their order.
+    pub(crate) fn names(&self, view: &NodeView<'_>) -> &[&'a str] {
+        let names = self.0.get(view.node.config.name.as_str());
+        names.map_or(&[], Vec::as_slice)
+    }
 }
 
 /// Slurm's load in JSON: hundredths.
@@ -84,7 +115,11 @@ fn load(view: &NodeView<'_>) -> u32 {
     view.load_centi().unwrap_or(0)
 }
 
-fn old_node(w: &mut Writer<'_>, view: &NodeView<'_>, ctx: &Ctx) {
+fn old_node(
+    w: &mut Writer<'_>,
+    view: &NodeView<'_>,
+    (ctx, partitions): (&Ctx, &PartitionsOfNodes<'_>),
+) {
     let (config, report) = (&view.node.config, view.node.report.as_ref());
     let features = config.features.join(",");
     w.text_or_empty("architecture", report.map(|r| r.arch.as_str()));
@@ -118,7 +153,7 @@ fn old_node(w: &mut Writer<'_>, view: &NodeView<'_>, ctx: &Ctx) {
     w.list("next_state_after_reboot_flags", |_| {});
     w.text_or_empty("operating_system", report.map(|r| r.os.as_str()));
     w.raw("owner", "null");
-    w.texts("partitions", partitions_of(view, ctx));
+    w.texts("partitions", partitions.names(view));
     w.raw("port", config.port);
     w.raw("real_memory", config.memory_mib);
     let reason = view.node.reason.as_ref();
@@ -162,7 +197,11 @@ fn gres(w: &mut Writer<'_>, view: &NodeView<'_>) {
     w.text("gres_used", &of(&|o| view.write_gres_used(o)));
 }
 
-fn new_node(w: &mut Writer<'_>, view: &NodeView<'_>, ctx: &Ctx) {
+fn new_node(
+    w: &mut Writer<'_>,
+    view: &NodeView<'_>,
+    (ctx, partitions): (&Ctx, &PartitionsOfNodes<'_>),
+) {
     let (config, report) = (&view.node.config, view.node.report.as_ref());
     w.text_or_empty("architecture", report.map(|r| r.arch.as_str()));
     w.text("burstbuffer_network_address", "");
@@ -206,7 +245,7 @@ fn new_node(w: &mut Writer<'_>, view: &NodeView<'_>, ctx: &Ctx) {
     );
     w.text_or_empty("operating_system", report.map(|r| r.os.as_str()));
     w.text("owner", "");
-    w.texts("partitions", partitions_of(view, ctx));
+    w.texts("partitions", partitions.names(view));
     w.raw("port", config.port);
     w.raw("real_memory", config.memory_mib);
     w.text_or_empty("comment", view.node.comment.as_deref());

@@ -51,6 +51,14 @@ impl Records {
         self.0.iter().flatten()
     }
 
+    /// All in one place.
+    pub(crate) fn into_vec(mut self) -> Vec<Job> {
+        match self.0.len() {
+            1 => self.0.pop().unwrap_or_default(),
+            _ => self.0.into_iter().flatten().collect(),
+        }
+    }
+
     /// The records, to be changed.
     #[cfg(test)]
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Job> {

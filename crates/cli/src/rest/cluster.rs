@@ -70,7 +70,10 @@ pub(super) fn ping(call: &mut Call<'_>) -> Outcome {
 }
 
 /// The nodes, and which of them are being cleaned up.
-fn load(call: &mut Call<'_>, kind: PrivateData) -> Result<(Ctx, HashSet<NodeIdx>), CallFailure> {
+pub(super) fn load(
+    call: &mut Call<'_>,
+    kind: PrivateData,
+) -> Result<(Ctx, HashSet<NodeIdx>), CallFailure> {
     let mut ctx = call.context();
     let completing = call.ask(|client| {
         let completing = query::cluster(client, &mut ctx)?;
@@ -80,7 +83,8 @@ fn load(call: &mut Call<'_>, kind: PrivateData) -> Result<(Ctx, HashSet<NodeIdx>
     Ok((ctx, completing.into_iter().collect()))
 }
 
-fn view<'a>(node: &'a Node, ctx: &Ctx, completing: &HashSet<NodeIdx>) -> NodeView<'a> {
+/// A node as listings see it.
+pub(super) fn view<'a>(node: &'a Node, ctx: &Ctx, completing: &HashSet<NodeIdx>) -> NodeView<'a> {
     let reserved = ctx.reserved.get(&node.idx).copied();
     NodeView::new(node, completing.contains(&node.idx), reserved)
 }

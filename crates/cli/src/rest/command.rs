@@ -15,7 +15,7 @@ use serde_json::Value;
 pub(crate) struct CommandDocument<'a> {
     /// The printing command.
     pub(crate) command: &'static str,
-    /// `slurm` or `slurmdb`.
+    /// `slurm`, `slurmdb`, or `muster`, whose documents have one version.
     pub(crate) area: &'a str,
     /// The path behind the version.
     pub(crate) path: String,
@@ -50,7 +50,10 @@ impl CommandDocument<'_> {
         let command = self.command;
         let failed = |why: &str| Failure::new(format!("{command}: error: {why}"));
         let version = dialect.number();
-        let path = format!("/{}/v0.0.{version}/{}", self.area, self.path);
+        let path = match self.area {
+            "muster" => format!("/muster/v1/{}", self.path),
+            area => format!("/{area}/v0.0.{version}/{}", self.path),
+        };
         let caller = Caller::default();
         let request = Request {
             method: Method::Get,

@@ -466,7 +466,8 @@ pub(super) fn partitions(call: &mut Call<'_>) -> Outcome {
         .partitions
         .iter()
         .map(|partition| {
-            let has = |view: &&NodeView<'_>| partition.nodes.contains(&view.node.config.name);
+            let names: HashSet<&str> = partition.nodes.iter().map(String::as_str).collect();
+            let has = |view: &&NodeView<'_>| names.contains(view.node.config.name.as_str());
             (partition.name.as_str(), views.iter().filter(has).collect())
         })
         .collect();

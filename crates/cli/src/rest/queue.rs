@@ -58,18 +58,24 @@ pub(super) fn queue(call: &mut Call<'_>) -> Outcome {
     let mut counts = ListedCounts::default();
     call.ask(|client| {
         let look = |part: CompactListing, _: &mut Jobs, ctx: &Ctx| {
-            for job in part.into_jobs() {
+            // Records of one template differ in none of this.
+            let is_shown = |job: &Job| {
                 let is_hidden = ctx.partition(&job.partition).is_some_and(|p| p.hidden);
-                if is_hidden || node.as_ref().is_some_and(|node| !holds(&job, node)) {
-                    continue;
-                }
-                counts.add(&job, &user);
-                chosen.add(job, ctx);
+                !is_hidden && node.as_ref().is_none_or(|node| holds(job, node))
+            };
+            let shown: Vec<bool> = part
+                .templates
+                .iter()
+                .map(|(job, _)| is_shown(job))
+                .collect();
+            for ((job, records), _) in part.templates.iter().zip(&shown).filter(|(_, is)| **is) {
+                counts.add(job, *records, &user);
             }
+            chosen.add(part, &shown, ctx);
         };
         query::jobs_in_parts(client, &mut ctx, filter, &mut jobs, look)
     })?;
-    let (listed, left_out) = chosen.finish(&ctx);
+    let (listed, left_out) = chosen.finish();
     let rows: Vec<JobRow<'_>> = listed
         .iter()
         .map(|job| JobRow::new(job, jobs.array_of(job)))
@@ -173,11 +179,22 @@ fn wanted(query: &[(String, String)]) -> Result<QueueRequest, CallFailure> {
     Ok(wanted)
 }
 
-/// The jobs of an answer. While they come, not many more are kept than it may have.
+/// A job of an answer, and its place among those of which not all fit.
+struct RankedJob {
+    rank: Rank,
+    job: Box<Job>,
+}
+
+/// The jobs of an answer. While they come, not many more are kept than it may have, and records are made of those alone.
 struct ChosenJobs {
     limit: usize,
-    jobs: Vec<Job>,
+    jobs: Vec<RankedJob>,
+    /// The rank of the last one, once some were left out: who comes with no better one is left out, too.
+    last: Option<Rank>,
     left_out: usize,
+    /// Records that were made.
+    #[cfg(test)]
+    made: usize,
 }
 
 impl ChosenJobs {
@@ -188,39 +205,68 @@ impl ChosenJobs {
         ChosenJobs {
             limit,
             jobs: Vec::new(),
+            last: None,
             left_out: 0,
+            #[cfg(test)]
+            made: 0,
         }
     }
 
-    fn add(&mut self, job: Job, ctx: &Ctx) {
-        if self.limit == 0 {
-            self.left_out += 1;
-            return;
-        }
-        self.jobs.push(job);
-        if self.jobs.len() >= self.limit + self.limit.max(ChosenJobs::MORE) {
-            self.leave_out(ctx);
+    /// Adds those of a part whose templates are shown.
+    fn add(&mut self, part: CompactListing, shown: &[bool], ctx: &Ctx) {
+        let CompactListing {
+            mut templates,
+            records,
+        } = part;
+        for record in records.iter() {
+            let place = record.template as usize;
+            if !shown.get(place).copied().unwrap_or(false) {
+                continue;
+            }
+            let Some((template, _)) = templates.get_mut(place) else {
+                continue;
+            };
+            // It is a record of its own until the next one is put into it.
+            record.values.put(template);
+            let rank = rank(&JobRow::new(template, None), ctx);
+            if self.limit == 0 || self.last.is_some_and(|last| rank >= last) {
+                self.left_out += 1;
+                continue;
+            }
+            let job = Box::new(template.clone());
+            self.jobs.push(RankedJob { rank, job });
+            #[cfg(test)]
+            {
+                self.made += 1;
+            }
+            if self.jobs.len() >= self.limit + self.limit.max(ChosenJobs::MORE) {
+                self.leave_out();
+            }
         }
     }
 
-    fn leave_out(&mut self, ctx: &Ctx) {
-        self.jobs
-            .sort_by_cached_key(|job| rank(&JobRow::new(job, None), ctx));
+    fn leave_out(&mut self) {
+        self.jobs.sort_by_key(|one| one.rank);
         self.left_out += self.jobs.len().saturating_sub(self.limit);
         self.jobs.truncate(self.limit);
+        self.last = self.jobs.last().map(|one| one.rank);
     }
 
     /// The jobs, in order if not all fit, and how many are left out.
-    fn finish(mut self, ctx: &Ctx) -> (Vec<Job>, usize) {
+    fn finish(mut self) -> (Vec<Job>, usize) {
         if self.left_out > 0 || self.jobs.len() > self.limit {
-            self.leave_out(ctx);
+            self.leave_out();
         }
-        (self.jobs, self.left_out)
+        let jobs = self.jobs.into_iter().map(|one| *one.job);
+        (jobs.collect(), self.left_out)
     }
 }
 
+/// See [`rank`].
+type Rank = (u8, i64, Reverse<u32>);
+
 /// The order of jobs of which not all fit: those that run, those that start soonest, those that ended last.
-fn rank(row: &JobRow<'_>, ctx: &Ctx) -> (u8, i64, Reverse<u32>) {
+fn rank(row: &JobRow<'_>, ctx: &Ctx) -> Rank {
     let ms = |at: Option<Timestamp>| at.map_or(i64::MAX, |at| at.0);
     let priority = Reverse(row.job.priority);
     if row.is_pending() {
@@ -297,13 +343,14 @@ struct ListedCounts {
 }
 
 impl ListedCounts {
-    fn add(&mut self, job: &Job, user: &str) {
+    /// Adds so many records that are like this one.
+    fn add(&mut self, job: &Job, records: u32, user: &str) {
         let shown = ShownJob::of(job);
         let count = ShownCount {
             state: shown.state.to_owned(),
             reason: shown.reason,
             is_over: shown.is_over,
-            jobs: job.tasks().into(),
+            jobs: u64::from(job.tasks()) * u64::from(records),
         };
         self.add_count(&count, &job.partition, job.spec.owner.user == user);
     }
@@ -459,24 +506,46 @@ mod tests {
             job.expected_start = Some(fixture::at((number - n).into()));
             job
         });
+        let add = |chosen: &mut ChosenJobs, job: Job| {
+            chosen.add(CompactListing::from(vec![job]), &[true], &ctx);
+        };
         let mut none = ChosenJobs::new(0);
         let mut some = ChosenJobs::new(3);
         let mut most = 0;
         for job in jobs {
-            none.add(job.clone(), &ctx);
-            some.add(job, &ctx);
+            add(&mut none, job.clone());
+            add(&mut some, job);
             most = most.max(none.jobs.len() + some.jobs.len());
         }
         assert!(most <= 3 + ChosenJobs::MORE, "{most}");
-        assert_eq!(none.finish(&ctx), (Vec::new(), 30_000));
-        let (jobs, left_out) = some.finish(&ctx);
+        assert_eq!((none.made, none.finish()), (0, (Vec::new(), 30_000)));
+        let (jobs, left_out) = some.finish();
         let ids: Vec<u64> = jobs.iter().map(|job| job.id.0).collect();
         assert_eq!((ids, left_out), (vec![29_999, 29_998, 29_997], 29_997));
         // Where all fit they stay in the order in which they came.
         let mut all = ChosenJobs::new(2);
         let two = [fixture::job(9, "a"), fixture::job(7, "b")];
-        two.iter().for_each(|job| all.add(job.clone(), &ctx));
-        assert_eq!(all.finish(&ctx), (two.to_vec(), 0));
+        two.iter().for_each(|job| add(&mut all, job.clone()));
+        assert_eq!(all.finish(), (two.to_vec(), 0));
+    }
+
+    /// A record was made of each of 100,000 jobs for an answer with 200.
+    #[test]
+    fn records_are_made_of_jobs_that_an_answer_may_have() {
+        let ctx = fixture::ctx();
+        let jobs: Vec<Job> = (0..30_000).map(|n| fixture::job(n, "waits")).collect();
+        let mut chosen = ChosenJobs::new(200);
+        for part in jobs.chunks(1000) {
+            let shown = vec![true; part.len()];
+            chosen.add(CompactListing::from(part.to_vec()), &shown, &ctx);
+        }
+        assert!(chosen.made <= 200 + ChosenJobs::MORE, "{}", chosen.made);
+        let (listed, left_out) = chosen.finish();
+        assert_eq!((listed.len(), left_out), (200, 29_800));
+        assert_eq!(listed, jobs[..200], "who came first is first");
+        let mut hidden = ChosenJobs::new(200);
+        hidden.add(CompactListing::from(jobs), &vec![false; 30_000], &ctx);
+        assert_eq!(hidden.finish(), (Vec::new(), 0));
     }
 
     #[test]
@@ -489,7 +558,7 @@ mod tests {
             .collect();
         let of = |user: &str| {
             let mut counts = ListedCounts::default();
-            rows.iter().for_each(|row| counts.add(row.job, user));
+            rows.iter().for_each(|row| counts.add(row.job, 1, user));
             counts
         };
         let counts = of("root");

@@ -6,7 +6,8 @@ use super::operation::{Area, RestOperation, Target};
 use super::{
     account_change, accounting, accounting_config, accounts, allocation, cancel, cluster, clusters,
     config_change, configuration, job_change, job_note, jobs, layout, metrics, node_change,
-    partition_change, queue, report, reservation_change, statistics, submission, topology,
+    nodes_in_short, partition_change, queue, report, reservation_change, statistics, submission,
+    topology,
 };
 use percent_encoding::percent_decode_str;
 
@@ -217,6 +218,7 @@ pub(super) const OWN: &[Route] = &[
     own("storage", report::storage, ("storage", "what users have on file systems, by the latest scan of each")).gives("muster_storage"),
     own("report", report::report, ("report", "what was used, in rows of the kind that the parameters choose")).gives("muster_report"),
     own("queue", queue::queue, ("queue", "the queue in short, and how many jobs there are of each kind")).with(queue::PARAMETERS).gives("muster_queue"),
+    own("nodes", nodes_in_short::nodes, ("nodes", "the nodes in short, with those that are the same together")).gives("muster_nodes"),
     own("why/{job_id}", queue::explain, ("why", "what a job waits for, and what would start it sooner")).gives("muster_why"),
     own("topology", topology::topology, ("topology", "switches or blocks of the network, with the nodes at each")).gives("muster_topology"),
 ];

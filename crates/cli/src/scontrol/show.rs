@@ -22,6 +22,7 @@ use crate::listing::{
     reservation,
 };
 use crate::options::OptionStatus;
+use crate::rest::CommandDocument;
 use job::RecordStyle;
 use muster_model::hostlist;
 use muster_model::ids::{JobId, StepNo};
@@ -192,10 +193,11 @@ fn show(words: &[String], flags: ScontrolFlags) -> Result<(), Failure> {
             | Entity::Reservation
             | Entity::Licenses
             | Entity::Step
+            | Entity::Topology
     );
     if flags.dialect.is_some() && !has_document {
         return Err(Failure::new(format!(
-            "scontrol: error: show {what}: --json and --yaml are there for jobs, steps, nodes, partitions, reservations, licenses and config"
+            "scontrol: error: show {what}: --json and --yaml are there for jobs, steps, nodes, partitions, reservations, licenses, topology and config"
         )));
     }
     match entity {
@@ -209,7 +211,13 @@ fn show(words: &[String], flags: ScontrolFlags) -> Result<(), Failure> {
             Some(dialect) => reservation::show_document(which, dialect),
             None => reservation::show(which, flags.one_liner, flags.quiet),
         },
-        Entity::Topology => topology(which),
+        Entity::Topology => match (flags.dialect, which) {
+            (Some(dialect), None) => topology_document(dialect),
+            (Some(_), Some(_)) => Err(Failure::new(
+                "scontrol: error: show topology: the document has all of the network; no name is taken with --json and --yaml",
+            )),
+            (None, which) => topology(which),
+        },
         Entity::Hostnames => hostnames(which),
         Entity::Hostlist => host_list(which, hostlist::compress),
         Entity::HostlistSorted => host_list(which, hostlist::compress_sorted),
@@ -447,6 +455,18 @@ fn topology(which: Option<&str>) -> Result<(), Failure> {
         )),
     }
     Ok(())
+}
+
+/// The document of `GET /muster/v1/topology`.
+fn topology_document(dialect: Dialect) -> Result<(), Failure> {
+    let client = Client::connect().map_err(failed_call("slurm_load_topo"))?;
+    let document = CommandDocument {
+        command: "scontrol",
+        area: "muster",
+        path: "topology".to_owned(),
+        query: Vec::new(),
+    };
+    document.print(client, dialect)
 }
 
 /// Prints, and fails if something was not there.

@@ -35,7 +35,7 @@ pub(crate) static SPEC: Spec = Spec {
             "show as JSON, in this version; list: versions there are",
         )
         .optional()
-        .partly("jobs, nodes, partitions, reservations, licenses and config, and of ping"),
+        .partly("jobs, nodes, partitions, reservations, licenses, topology and config, and of ping"),
         flag("local", "jobs of this cluster only").stored(NO_FEDERATION),
         flag("oneliner", "each record on one line").short('o'),
         flag("quiet", "print errors only").short('Q'),
@@ -48,7 +48,7 @@ pub(crate) static SPEC: Spec = Spec {
         flag("version", "print the version").short('V'),
         opt("yaml", "VERSION", "show as YAML, in this version")
             .optional()
-            .partly("jobs, nodes, partitions, reservations, licenses and config, and of ping"),
+            .partly("jobs, nodes, partitions, reservations, licenses, topology and config, and of ping"),
     ],
     variables: &[("SCONTROL_ALL", "all")],
     notes: "\

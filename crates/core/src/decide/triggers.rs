@@ -90,7 +90,8 @@ fn invalid(why: String) -> Refusal {
 
 fn check(draft: &Draft<'_>, identity: &Identity, trigger: &Trigger) -> Result<(), Refusal> {
     let known = trigger.events.among(TriggerEvents::ALL);
-    if known != trigger.events || known == TriggerEvents::NONE {
+    let named = known.without(TriggerEvents::FRONT_END);
+    if known != trigger.events || named == TriggerEvents::NONE {
         return Err(invalid(format!(
             "there are no events {:#x}",
             trigger.events.0

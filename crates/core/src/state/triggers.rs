@@ -208,7 +208,7 @@ fn all_names(trigger: &Trigger) -> Vec<String> {
 
 /// Whether a trigger is for idle nodes.
 pub(crate) fn watches_idle(trigger: &Trigger) -> bool {
-    trigger.job.is_none() && trigger.events.meets(TriggerEvents::IDLE)
+    trigger.job.is_none() && trigger.fires_on().meets(TriggerEvents::IDLE)
 }
 
 impl Triggers {
@@ -411,7 +411,7 @@ impl Triggers {
             }
             index.idle.insert(trigger.id, watch);
         }
-        for event in trigger.events.each() {
+        for event in trigger.fires_on().each() {
             if names.is_empty() {
                 index.general.entry(event).or_default().insert(trigger.id);
                 continue;
@@ -448,7 +448,7 @@ impl Triggers {
             }
             return;
         }
-        for event in trigger.events.each() {
+        for event in trigger.fires_on().each() {
             if names.is_empty() {
                 drop_id(&mut index.general, &event, id);
             } else if let Some(of_event) = index.of_node.get_mut(&event) {

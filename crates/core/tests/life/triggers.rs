@@ -123,6 +123,31 @@ fn running(world: &mut World, minutes: u32, nodes: &[u32]) -> JobId {
     id
 }
 
+/// As in Slurm without them: triggers of burst buffers and front end nodes are kept, and nothing happens to these.
+#[test]
+fn what_happens_to_nodes_happens_to_no_front_end() {
+    let mut world = settled(World::new());
+    let down = TriggerEvents::DOWN;
+    let named = |events| Ask {
+        nodes: "n1",
+        ..on(events)
+    };
+    let not_there = [
+        TriggerEvents::BURST_BUFFER.with(down),
+        TriggerEvents::FRONT_END.with(down),
+        TriggerEvents::FRONT_END.with(TriggerEvents::IDLE),
+    ];
+    for events in not_there {
+        world.must(0, set(on(events)));
+        world.must(0, set(named(events)));
+    }
+    world.must(0, update("n1", "down"));
+    assert_eq!(ran_in_period(&mut world), NONE);
+    assert_eq!(ids(&world.state), [1, 2, 3, 4, 5, 6]);
+    world.must(0, clear(None, None, Some(0)));
+    assert_eq!(ids(&world.state), [0; 0]);
+}
+
 #[test]
 fn nodes_of_a_period_are_one_argument_and_the_trigger_goes() {
     let mut world = settled(World::new());

@@ -70,7 +70,8 @@ pub(crate) fn jobs(
         (true, true, rows) if !filter.uids.is_empty() => answer.add_of_owners(rows),
         (true, true, Some(rows)) => answer.add_rows(rows, rows.iter()),
         (true, true, None) => answer.add_all(state.pending.union(&state.active).map(active)),
-        (true, false, _) => answer.add_all(state.jobs.values()),
+        (true, false, Some(rows)) => answer.add_rows_and_ended(rows),
+        (true, false, None) => answer.add_all(state.jobs.values()),
         (false, ..) => answer.add_named(),
     }
     answer.part.progress = known.map(|known| known.progress);
@@ -155,12 +156,33 @@ impl<'s, S: FnMut(Vec<u8>) -> Result<(), OutboxError>> JobsAnswer<'s, S> {
             }
             match all.template(row) {
                 Some(template) => self.add_row(template, row),
-                None => self
-                    .state
-                    .jobs
-                    .get(&row.values.id)
-                    .map_or((), |job| self.add(job)),
+                None => self.add_of(row.values.id),
             }
+        }
+    }
+
+    /// Writes all rows, and between them, by number, the records of jobs that are over.
+    fn add_rows_and_ended(&mut self, all: &'s Rows) {
+        self.template_states = vec![TemplateState::default(); all.templates_end()];
+        let mut over = all.over().iter().peekable();
+        for row in all.iter() {
+            while let Some(id) = over.next_if(|id| **id < row.values.id) {
+                self.add_of(*id);
+            }
+            if self.gone {
+                return;
+            }
+            match all.template(row) {
+                Some(template) => self.add_row(template, row),
+                None => self.add_of(row.values.id),
+            }
+        }
+        over.for_each(|id| self.add_of(*id));
+    }
+
+    fn add_of(&mut self, id: JobId) {
+        if let Some(job) = self.state.jobs.get(&id) {
+            self.add(job);
         }
     }
 

@@ -1,13 +1,17 @@
 //! Rows of listings for the jobs that are not over, side by side and nearly as they are written. A job's record has most of
 //! a kilobyte, so that reading a hundred thousand of them takes longer than writing their differences; and hardly any of
 //! them changes between two listings. Rows are brought up to date before a listing by the records that may have changed
-//! since the last one, and are dropped when no listing was asked for in a long time.
+//! since the last one, and are dropped when no listing was asked for in a long time. Numbers
+//! of all jobs are kept with them while somebody asks for these.
 
+use super::counts::{self, CountIndex};
 use muster_core::state::State;
+use muster_model::command::Identity;
 use muster_model::ids::JobId;
 use muster_model::job::{ArrayRole, Job};
 use muster_model::listing_codec::{RowValues, same_template};
-use std::collections::{BTreeMap, HashMap};
+use muster_proto::client::Response;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// Number of job numbers that share a chunk of memory.
@@ -18,6 +22,9 @@ const ALL: u32 = 0;
 const NONE: u32 = u32::MAX;
 /// Owners of a specification from which on it gets a template, which takes the memory of a record.
 const SHARED: usize = 16;
+
+/// Changes of records without a question for numbers after which these are not kept any more.
+const COUNTS_UNASKED_MAX: usize = 1 << 17;
 
 /// The values of one job, and its template.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,6 +45,14 @@ pub(crate) struct Rows {
     free: Vec<u32>,
     /// Forms by the address of their specification, which lives as long as they.
     by_spec: HashMap<usize, Vec<u32>>,
+    /// Jobs that are over, and have no row.
+    over: BTreeSet<JobId>,
+    /// Numbers of jobs, while they are asked for.
+    counts: Option<CountIndex>,
+    /// Changes of records since numbers were asked for.
+    changed: usize,
+    /// Questions for numbers in succession that found too many changes since the one before.
+    lost: u32,
 }
 
 /// Rows of one or several lists, each by number, in pieces: a list may have a hundred thousand rows, and one that comes or
@@ -81,14 +96,15 @@ impl Rows {
     /// Brings them up to date with the state.
     pub(crate) fn follow(&mut self, state: &mut State) {
         let Some(mut changed) = state.jobs.take_changed() else {
-            *self = Rows::default();
-            return state
-                .jobs
-                .values()
-                .for_each(|job| self.set(job.id, Some(job)));
+            *self = Rows::rebuilt(state);
+            return;
         };
         changed.sort_unstable();
         changed.dedup();
+        self.changed += changed.len();
+        if self.changed > COUNTS_UNASKED_MAX {
+            self.counts = None;
+        }
         for id in changed {
             self.set(id, state.jobs.get(&id));
         }
@@ -105,9 +121,36 @@ impl Rows {
 
     /// Forgets them if the state does not note any more what of it changes.
     pub(crate) fn drop_if_lost(&mut self, state: &State) {
-        if !self.all.0.is_empty() && !state.jobs.is_noting() {
-            *self = Rows::default();
+        let is_empty = self.all.0.is_empty() && self.over.is_empty();
+        if !is_empty && !state.jobs.is_noting() {
+            *self = Rows {
+                lost: self.lost,
+                ..Rows::default()
+            };
         }
+    }
+
+    /// Numbers of jobs that the user may see. Where more changes between two questions than is noted, making everything anew would cost
+    /// more than a look at each job, and is done seldom.
+    pub(crate) fn job_counts(&mut self, state: &mut State, identity: &Identity) -> Response {
+        let is_kept = state.jobs.is_noting() && self.counts.is_some();
+        self.lost = match is_kept {
+            true => 0,
+            false => self.lost.saturating_add(1),
+        };
+        if !is_kept && !self.lost.is_power_of_two() {
+            return counts::scanned(state, identity);
+        }
+        let lost = self.lost;
+        self.follow(state);
+        (self.lost, self.changed) = (lost, 0);
+        let counts = self.counts.get_or_insert_with(|| CountIndex::of(state));
+        counts.answer(state, identity)
+    }
+
+    /// The jobs that are over, by number.
+    pub(super) fn over(&self) -> &BTreeSet<JobId> {
+        &self.over
     }
 
     /// All rows, by number.
@@ -141,7 +184,15 @@ impl Rows {
 
     /// The job of this number is as listed, or there is none.
     fn set(&mut self, id: JobId, job: Option<&Job>) {
-        let job = job.filter(|job| !job.state.is_ended() || job.completing);
+        if let Some(counts) = &mut self.counts {
+            counts.set(id, job);
+        }
+        let is_over = |job: &&Job| job.state.is_ended() && !job.completing;
+        match job.filter(is_over) {
+            Some(_) => self.over.insert(id),
+            None => self.over.remove(&id),
+        };
+        let job = job.filter(|job| !is_over(job));
         let row = job.map(|job| Row {
             values: RowValues::of(job),
             template: self.template_of(job),

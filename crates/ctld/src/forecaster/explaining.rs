@@ -2,7 +2,7 @@
 
 use crate::clock::now;
 use crate::failure::caught;
-use crate::forecaster::bounds::{SLICE, fault_refusal};
+use crate::forecaster::bounds::{SLICE, TURN_WAIT_MAX, busy_refusal, fault_refusal};
 use crate::outbox::Outbox;
 use muster_core::policy::access::privacy::{JobScope, View};
 use muster_core::state::State;
@@ -30,6 +30,23 @@ pub(super) struct WhyQuestion {
     pub(super) due: Instant,
     /// Expected starts when the question came.
     pub(super) known: Option<ForecastStarts>,
+}
+
+impl WhyQuestion {
+    /// Nobody waits for the answer any more.
+    pub(super) fn is_gone(&self) -> bool {
+        self.out.is_gone()
+    }
+
+    /// It has waited for too long to be begun.
+    pub(super) fn is_late(&self, time: Instant) -> bool {
+        time >= self.due + (TURN_WAIT_MAX - EXPLAIN_MAX)
+    }
+
+    /// Answers that the controller is busy.
+    pub(super) fn refuse(&self) {
+        respond(&self.out, &Response::Refused(busy_refusal()));
+    }
 }
 
 /// Expected starts that an explanation may use.

@@ -4,7 +4,7 @@ use crate::audit::Entry;
 use crate::clock::now;
 use crate::failure::{Panicked, caught};
 use crate::fault;
-use crate::forecaster::bounds::{SLICE, WORK_MAX, fault_refusal};
+use crate::forecaster::bounds::{SLICE, TURN_WAIT_MAX, WORK_MAX, busy_refusal, fault_refusal};
 use crate::peer::RequestOrigin;
 use log::error;
 use muster_core::state::State;
@@ -22,6 +22,24 @@ pub(super) struct TryQuestion {
     pub(super) specs: Vec<JobSpec>,
     pub(super) place: RequestOrigin,
     pub(super) reply: oneshot::Sender<Reply>,
+    pub(super) asked: Instant,
+}
+
+impl TryQuestion {
+    /// Nobody waits for the answer any more.
+    pub(super) fn is_gone(&self) -> bool {
+        self.reply.is_closed()
+    }
+
+    /// It has waited for too long to be begun.
+    pub(super) fn is_late(&self, time: Instant) -> bool {
+        time >= self.asked + TURN_WAIT_MAX
+    }
+
+    /// Answers that the controller is busy.
+    pub(super) fn refuse(self) {
+        let _ = self.reply.send(Reply::Refused(busy_refusal()));
+    }
 }
 
 /// A trial under way.
@@ -134,6 +152,7 @@ fn answer(question: TryQuestion, state: &State, tried: Result<Reply, Panicked>) 
         specs,
         place,
         reply,
+        asked: _,
     } = question;
     if let Err(Panicked(why)) = &tried {
         let (user, uid) = (&identity.user, identity.uid);

@@ -128,13 +128,16 @@ impl Launches {
     pub(super) fn write_records(&mut self, state: &mut LauncherState) {
         if let Some(lines) = state.records.take_pending() {
             self.being_recorded = std::mem::take(&mut self.recording);
+            state.steps_being_recorded = std::mem::take(&mut state.recording_steps);
             state.actions.push(Action::AppendRecords(lines));
         } else if !state.records.has_pending() {
-            // Records of these jobs are on file already, because they waited for that.
+            // Records of these are on file already, because they waited for that.
             let recorded = std::mem::take(&mut self.recording);
             recorded
                 .into_iter()
                 .for_each(|attempt| self.begin(state, attempt));
+            let steps = std::mem::take(&mut state.recording_steps);
+            state.steps_recorded(steps, Ok(()));
         }
     }
 
@@ -144,24 +147,29 @@ impl Launches {
         written: Result<(), interface::Failure>,
     ) {
         let recorded = std::mem::take(&mut self.being_recorded);
+        let steps = std::mem::take(&mut state.steps_being_recorded);
         if state.records.appended(written.is_ok()) {
             let all = state.records.rewritten();
             state.actions.push(Action::RewriteRecords(all));
         }
         match written {
-            Ok(()) => recorded
-                .into_iter()
-                .for_each(|attempt| self.begin(state, attempt)),
+            Ok(()) => {
+                recorded
+                    .into_iter()
+                    .for_each(|attempt| self.begin(state, attempt));
+                state.steps_recorded(steps, Ok(()));
+            }
             Err(e) => {
                 self.is_full = true;
                 // If these records are lost, a crash of the launcher leads to a second report of a job, never to a
-                // second launch: launches wait until their records are on file.
+                // second launch: launches and steps wait until their records are on file.
                 let spool = state.node.setup.spool.display();
                 let line = format!("{spool}: attempts: {}", e.error);
                 state.actions.log(line);
                 for attempt in recorded {
                     self.not_on_file(state, attempt, &e);
                 }
+                state.steps_recorded(steps, Err(&e.error));
             }
         }
     }

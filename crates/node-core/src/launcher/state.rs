@@ -9,7 +9,7 @@ use super::phase::Move;
 use super::records::LauncherRecords;
 use crate::messages::ProcessIdentity;
 use crate::now::Now;
-use muster_model::ids::{JobAttempt, StepNo};
+use muster_model::ids::{AttemptStep, JobAttempt, StepNo};
 use muster_model::spec::Owner;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
@@ -55,6 +55,10 @@ pub(super) struct LauncherState {
     /// Sessions that scripts and step daemons lead or led, by their number.
     pub(super) sessions: HashMap<i32, JobAttempt>,
     pub(super) records: LauncherRecords,
+    /// Steps that begin when their numbers are on file.
+    pub(super) recording_steps: Vec<AttemptStep>,
+    /// Steps among them whose records are being written.
+    pub(super) steps_being_recorded: Vec<AttemptStep>,
     /// Jobs that are ending.
     pub(super) ending: BTreeSet<JobAttempt>,
     /// Something may have changed for jobs that are ending.
@@ -73,6 +77,8 @@ impl LauncherState {
             roles: BTreeMap::new(),
             sessions: HashMap::new(),
             records,
+            recording_steps: Vec::new(),
+            steps_being_recorded: Vec::new(),
             ending: BTreeSet::new(),
             is_unsettled: false,
         }

@@ -137,15 +137,7 @@ impl LauncherState {
         };
         match checked {
             Ok((bounds, random)) => self.place_step(order, bounds, random),
-            Err(error) => {
-                self.actions
-                    .log_refusal(&format!("step {}.{step}: {error}", attempt.job));
-                self.actions.send(LauncherEvent::StepFailed {
-                    attempt,
-                    step,
-                    error,
-                });
-            }
+            Err(error) => self.refuse_step(attempt, step, error),
         }
     }
 
@@ -217,7 +209,36 @@ impl LauncherState {
         if let Some(entry) = self.jobs.get_mut(&attempt) {
             entry.placing.insert(step, placing);
         }
-        self.find_stepd(attempt, step);
+        // Another agent and launcher would not know the number of a step without a record, and give it to another.
+        match self.records.has_pending() {
+            true => self.recording_steps.push(AttemptStep::new(attempt, step)),
+            false => self.find_stepd(attempt, step),
+        }
+    }
+
+    /// The record file has the numbers of these steps, or could not be written.
+    pub(super) fn steps_recorded(&mut self, steps: Vec<AttemptStep>, written: Result<(), &str>) {
+        for AttemptStep { attempt, step } in steps {
+            match written {
+                Ok(()) => self.find_stepd(attempt, step),
+                Err(error) => {
+                    self.take_placing(attempt, step);
+                    let spool = self.node.setup.spool.display();
+                    let error = format!("cannot write {spool}/attempts: {error}");
+                    self.refuse_step(attempt, step, error);
+                }
+            }
+        }
+    }
+
+    fn refuse_step(&mut self, attempt: JobAttempt, step: StepNo, error: String) {
+        self.actions
+            .log_refusal(&format!("step {}.{step}: {error}", attempt.job));
+        self.actions.send(LauncherEvent::StepFailed {
+            attempt,
+            step,
+            error,
+        });
     }
 
     /// Finds a daemon for the step: an existing one to which the agent has no connection, or a new one.

@@ -8,6 +8,7 @@ mod floods;
 mod last_lines;
 mod marked_signals;
 mod random;
+mod recorded_steps;
 mod scenarios;
 mod tmp_dirs;
 

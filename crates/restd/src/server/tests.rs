@@ -1,6 +1,7 @@
 //! Parts of a request and of the process, without a socket.
 
 use super::*;
+use hyper::HeaderMap;
 
 fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
     let mut headers = HeaderMap::new();
@@ -48,6 +49,13 @@ fn what_is_accepted_decides_the_form() {
     );
     assert_eq!(yaml("text/plain"), None);
     assert_eq!(yaml("application/json;q=0"), None);
+}
+
+#[test]
+fn answers_are_packed_for_clients_that_take_it() {
+    let gzip = |value| takes_gzip(&headers(&[("accept-encoding", value)]));
+    assert!(gzip("gzip, deflate, br, zstd") && gzip("deflate;q=0.5, GZIP;q=0.1"));
+    assert!(!takes_gzip(&headers(&[])) && !gzip("br, *") && !gzip("gzip;q=0") && !gzip("gzip;q=x"));
 }
 
 #[test]

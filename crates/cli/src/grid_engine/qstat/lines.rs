@@ -18,7 +18,7 @@ use std::fmt::Write as _;
 const SLOT_TASKS_MAX: usize = 1000;
 
 /// Which columns and lines there are.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct View {
     pub(super) ext: bool,
     pub(super) pri: bool,
@@ -98,9 +98,7 @@ impl<'a> Entry<'a> {
     /// The lines about a record.
     pub(super) fn of(job: &'a Job, state: String, source: EntrySource<'_>) -> Vec<Entry<'a>> {
         let (ctx, view) = (source.ctx, source.view);
-        let runs = job
-            .start_time
-            .filter(|_| !is_pending(job) && !has_ended(job));
+        let runs = start(job);
         let at = runs.unwrap_or(job.submit_time);
         let only = Entry {
             job,
@@ -231,6 +229,11 @@ pub(in crate::grid_engine) fn slots(job: &Job) -> u64 {
     u64::from(tasks) * u64::from(ask.cpus_of_task())
 }
 
+/// When a job that runs was started.
+pub(super) fn start(job: &Job) -> Option<Timestamp> {
+    (job.start_time).filter(|_| !is_pending(job) && !has_ended(job))
+}
+
 /// A job's shares of its hosts.
 fn shares(job: &Job) -> &[NodeShare] {
     let alloc = job.alloc.as_deref().filter(|_| !is_pending(job));
@@ -338,7 +341,7 @@ pub(super) fn is_held(job: &Job, kind: char) -> bool {
 
 /// Running jobs first, then waiting ones: by priority, then by number. Ended ones are last.
 pub(super) fn sort(entries: &mut [Entry]) {
-    entries.sort_by_key(|entry| {
+    entries.sort_by_cached_key(|entry| {
         let waits = is_pending(entry.job);
         let priority = match waits {
             true => std::cmp::Reverse(order(entry.job)),
@@ -356,17 +359,23 @@ pub(super) fn sort(entries: &mut [Entry]) {
 
 /// Priority; 0 for what cannot start yet.
 fn order(job: &Job) -> u32 {
+    if is_ordered(job) { job.priority } else { 0 }
+}
+
+/// Whether a job's priority counts.
+pub(super) fn is_ordered(job: &Job) -> bool {
     let is_held = is_pending(job) && !job.is_startable();
-    if is_held || has_ended(job) {
-        0
-    } else {
-        job.priority
-    }
+    !is_held && !has_ended(job)
 }
 
 /// Priority as a share of the highest there is.
 pub(in crate::grid_engine) fn prior(job: &Job) -> f64 {
-    f64::from(order(job)) / f64::from(u32::MAX)
+    prior_of(order(job))
+}
+
+/// A priority as a share of the highest there is.
+pub(super) fn prior_of(priority: u32) -> f64 {
+    f64::from(priority) / f64::from(u32::MAX)
 }
 
 /// All lines, with a head; nothing where there are no jobs.
@@ -381,7 +390,8 @@ pub(super) fn table(entries: &[Entry], view: &View) -> String {
     text
 }
 
-fn head(view: &View) -> String {
+/// Titles of columns.
+pub(super) fn head(view: &View) -> String {
     let slots = if view.each_slot { "master" } else { "slots" };
     let last = format!("{:<30} {slots} ja-task-ID ", "queue");
     let columns = [
@@ -436,6 +446,20 @@ pub(super) fn line(text: &mut String, entry: &Entry, view: &View, queue: bool) {
     if view.ext {
         usage_columns(text, entry);
     }
+    place_columns(text, entry, view, queue);
+    text.push('\n');
+    if view.requests && !entry.repeats {
+        let given = requests::Given {
+            queue: &entry.queue,
+            slots: slots(entry.job),
+            predecessors: predecessors(entry.job),
+        };
+        requests::requests(text, entry.job, &given, view.without_binding);
+    }
+}
+
+/// Queue, slots and tasks.
+pub(super) fn place_columns(text: &mut String, entry: &Entry, view: &View, queue: bool) {
     if queue {
         let _ = write!(text, "{:<30.30} ", entry.queue);
     }
@@ -449,21 +473,11 @@ pub(super) fn line(text: &mut String, entry: &Entry, view: &View, queue: bool) {
         None if entry.tasks.is_empty() => text.push_str("       "),
         None => text.push_str(&entry.tasks),
     }
-    text.push('\n');
-    if view.requests && !entry.repeats {
-        let given = requests::Given {
-            queue: &entry.queue,
-            slots: slots(entry.job),
-            predecessors: predecessors(entry.job),
-        };
-        requests::requests(text, entry.job, &given, view.without_binding);
-    }
 }
 
 /// The columns that are the same for all slots of a job on a host.
 fn job_columns(text: &mut String, entry: &Entry, view: &View) {
     let job = entry.job;
-    let (name, user) = (&job.spec.name, &job.spec.owner.user);
     let prior = prior(job);
     let _ = write!(text, "{:>7} {prior:.5} ", selection::number(job).0);
     if view.pri || view.urg {
@@ -481,18 +495,25 @@ fn job_columns(text: &mut String, entry: &Entry, view: &View) {
     if view.pri {
         let _ = write!(text, "{:>5} ", -job.spec.nice);
     }
-    let _ = write!(text, "{name:<10.10} {user:<12.12} ");
-    if view.ext {
-        let project = job.spec.account.as_deref().unwrap_or("NA");
-        let _ = write!(text, "{project:<16.16} defaultdep ");
-    }
-    let _ = write!(text, "{:<5.5} ", entry.state);
+    name_columns(text, entry, view);
     if view.has_time() {
         let _ = write!(text, "{} ", entry.at);
     }
     if view.urg {
         let _ = write!(text, "{:<19} ", entry.deadline);
     }
+}
+
+/// Name, user, project and state.
+pub(super) fn name_columns(text: &mut String, entry: &Entry, view: &View) {
+    let job = entry.job;
+    let (name, user) = (&job.spec.name, &job.spec.owner.user);
+    let _ = write!(text, "{name:<10.10} {user:<12.12} ");
+    if view.ext {
+        let project = job.spec.account.as_deref().unwrap_or("NA");
+        let _ = write!(text, "{project:<16.16} defaultdep ");
+    }
+    let _ = write!(text, "{:<5.5} ", entry.state);
 }
 
 /// The columns of `-ext` for use; tickets there are none.

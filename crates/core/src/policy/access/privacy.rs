@@ -68,11 +68,16 @@ impl JobScope {
     /// Whether this job is among them.
     pub fn has(&self, job: &Job) -> bool {
         let (owner, account) = (job.spec.owner.uid, job.spec.account_name());
+        self.has_labelled(owner, account, job.spec.mcs_label())
+    }
+
+    /// Whether a job of that owner, account and label is among them.
+    pub fn has_labelled(&self, owner: u32, account: &str, label: Option<&str>) -> bool {
         let by_label = match self {
             JobScope::Of { uid, labels, .. } if *uid != owner => labels.as_ref(),
             JobScope::All | JobScope::Of { .. } => None,
         };
-        match (by_label, job.spec.mcs_label()) {
+        match (by_label, label) {
             (Some(labels), Some(label)) => labels.contains(label),
             _ => self.contains(owner, account),
         }

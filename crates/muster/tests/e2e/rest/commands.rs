@@ -93,6 +93,10 @@ fn commands_print_the_documents_of_slurmrestd() {
     }
     assert_eq!(c.run("sshare --json=v0.0.38").code, 1);
     assert_eq!(c.run("scontrol --json show daemons").code, 1);
+    let printed = main_part(&c.ok("scontrol show topology --json"));
+    let answered = root.get("/muster/v1/topology");
+    assert_eq!(printed, main_part(&answered.body));
+    assert_eq!(c.run("scontrol show topology s0 --json").code, 1);
     // There is a document of the configuration since v0.0.45, so that is printed for all versions.
     let answered = root.get("/slurm/v0.0.45/conf");
     let answered = main_part(&answered.body);

@@ -92,6 +92,23 @@ fn the_queue_in_short_the_network_and_what_a_job_waits_for() {
         (&"leaf2".into(), &"n2".into())
     );
     assert_eq!(switches[2]["switches"], json!(["leaf1", "leaf2"]));
+    let nodes = stranger.get("/muster/v1/nodes").ok();
+    let group = &nodes["groups"][0];
+    assert_eq!(
+        (&group["nodes"], &group["used_cpus"]),
+        (&"n[1-2]".into(), &4.into())
+    );
+    assert_eq!(nodes["hardware"][0]["partitions"], json!(["batch"]));
+    assert_eq!(nodes["reasons"], json!([]));
+    rest.cluster
+        .ok("scontrol update nodename=n2 state=drain reason='a <b>disk</b>'");
+    let nodes = stranger.get("/muster/v1/nodes").ok();
+    let reason = &nodes["reasons"][0];
+    assert_eq!(
+        (&reason["nodes"], &reason["reason"], &reason["user"]),
+        (&"n2".into(), &"a <b>disk</b>".into(), &"root".into())
+    );
+    assert_eq!(nodes["groups"].as_array().map(Vec::len), Some(2), "{nodes}");
     assert_eq!(rest.send("GET", "/muster/v1/queue", "", "").status, 401);
 }
 
@@ -105,11 +122,13 @@ fn the_network_is_withheld_with_the_nodes() {
         rest.of("root").get("/muster/v1/topology").ok()["topologies"],
         json!([])
     );
-    let refused = rest.of(STRANGER).get("/muster/v1/topology");
-    assert_eq!(
-        refused.error(),
-        rest.of(STRANGER).get("/slurm/v0.0.45/nodes").error()
-    );
+    for path in ["/muster/v1/topology", "/muster/v1/nodes"] {
+        let refused = rest.of(STRANGER).get(path);
+        assert_eq!(
+            refused.error(),
+            rest.of(STRANGER).get("/slurm/v0.0.45/nodes").error()
+        );
+    }
 }
 
 #[test]

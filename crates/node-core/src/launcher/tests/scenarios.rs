@@ -7,7 +7,7 @@ use muster_model::ids::AttemptStep;
 
 const A: u64 = 1;
 
-fn batch(world: &mut World) -> JobAttempt {
+pub(super) fn batch(world: &mut World) -> JobAttempt {
     world.launch(attempt_of(A), JobKind::Batch);
     attempt_of(A)
 }
