@@ -3,7 +3,6 @@
 mod texts;
 
 use muster_model::refusal::RefusalCode;
-use nix::errno::Errno;
 use std::io;
 
 /// `SLURM_COMMUNICATIONS_CONNECTION_ERROR`.
@@ -163,10 +162,15 @@ pub(crate) fn named_in(message: &str) -> Option<i32> {
         .map(|(_, number)| number)
 }
 
+/// The system's text for one of its numbers.
+pub(crate) fn of_system(number: i32) -> &'static str {
+    texts::of_system(number)
+}
+
 /// The system's text for a failure, without the number that Rust adds.
 pub(crate) fn system_text(error: &io::Error) -> String {
     match error.raw_os_error() {
-        Some(number) => Errno::from_raw(number).desc().to_owned(),
+        Some(number) => texts::of_system(number).to_owned(),
         None => error.to_string(),
     }
 }

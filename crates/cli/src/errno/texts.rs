@@ -1,11 +1,49 @@
 //! Numbers of slurm_errno.h that no refusal here has: a text for each, so that programs and `scontrol errnumstr` can show those
 //! of other releases and daemons.
 
+use nix::errno::Errno;
+
 /// The text of a number.
 pub(super) fn text(number: i32) -> Option<&'static str> {
     let at = TEXTS.binary_search_by_key(&number, |(own, _)| *own);
     at.ok().map(|at| TEXTS[at].1)
 }
+
+/// The text of a number of the system's, as the C library of most sites has it.
+pub(super) fn of_system(number: i32) -> &'static str {
+    let at = SYSTEM_TEXTS.binary_search_by_key(&number, |(own, _)| *own);
+    at.map_or_else(|_| Errno::from_raw(number).desc(), |at| SYSTEM_TEXTS[at].1)
+}
+
+/// Numbers of the system's, ascending, whose texts in glibc are other than those that this program is built with.
+#[rustfmt::skip]
+const SYSTEM_TEXTS: &[(i32, &str)] = &[
+    (5, "Input/output error"),
+    (9, "Bad file descriptor"),
+    (11, "Resource temporarily unavailable"),
+    (12, "Cannot allocate memory"),
+    (18, "Invalid cross-device link"),
+    (23, "Too many open files in system"),
+    (25, "Inappropriate ioctl for device"),
+    (33, "Numerical argument out of domain"),
+    (34, "Numerical result out of range"),
+    (35, "Resource deadlock avoided"),
+    (37, "No locks available"),
+    (40, "Too many levels of symbolic links"),
+    (60, "Device not a stream"),
+    (61, "No data available"),
+    (62, "Timer expired"),
+    (63, "Out of streams resources"),
+    (66, "Object is remote"),
+    (67, "Link has been severed"),
+    (72, "Multihop attempted"),
+    (75, "Value too large for defined data type"),
+    (84, "Invalid or incomplete multibyte or wide character"),
+    (102, "Network dropped connection on reset"),
+    (116, "Stale file handle"),
+    (122, "Disk quota exceeded"),
+    (130, "Owner died"),
+];
 
 /// Numbers, ascending, and their texts.
 #[rustfmt::skip]
@@ -266,6 +304,11 @@ mod tests {
     #[test]
     fn numbers_ascend() {
         assert!(TEXTS.is_sorted_by(|a, b| a.0 < b.0));
+        assert!(SYSTEM_TEXTS.is_sorted_by(|a, b| a.0 < b.0));
+        assert_eq!(
+            (of_system(2), of_system(5)),
+            ("No such file or directory", "Input/output error")
+        );
         assert_eq!((text(2042), text(2999)), (Some("Job is held"), None));
     }
 }

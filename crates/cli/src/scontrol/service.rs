@@ -191,7 +191,7 @@ impl Session {
         match number.parse::<i32>() {
             Ok(0) => say::stdout("No error\n"),
             Ok(number) if (0..=133).contains(&number) => {
-                let text = nix::errno::Errno::from_raw(number).desc();
+                let text = errno::of_system(number);
                 say::stdout(&format!("{text}\n"));
             }
             Ok(number) => match errno::text_of(number) {
