@@ -415,36 +415,13 @@ impl TaskSet {
         }
         for (end, target, name) in [(&ends.stdout, 1, "stdout"), (&ends.stderr, 2, "stderr")] {
             match end {
-                TaskOutput::File(path) => self
-                    .open_output(path, target, place)
+                TaskOutput::File(path) => open_output(&self.order, path, target, place)
                     .map_err(|e| format!("Could not open {name} file {path}: {e}"))?,
                 TaskOutput::Joined => sys::dup_to(1, 2).map_err(|e| e.to_string())?,
                 TaskOutput::Pipe(_) => {}
             }
         }
         Ok(())
-    }
-
-    /// Opens a file as a standard descriptor. With `--label` the task's lines get there by a process that labels them.
-    fn open_output(
-        &self,
-        path: &str,
-        target: RawFd,
-        place: &ChildContext<'_>,
-    ) -> Result<(), String> {
-        let spec = &self.order.launch.spec;
-        let flags = output_flags(spec.append.unwrap_or(self.order.append));
-        let Some(reports) = place.labellers.filter(|_| path != "/dev/null") else {
-            return open_as(path, flags, target);
-        };
-        // Until now this is a pipe to the daemon, in which messages go to the user.
-        let messages = nix::unistd::dup(io::stderr()).map_err(|e| e.to_string())?;
-        open_as(path, flags, target)?;
-        let of_all = spec.het.as_ref().and_then(|het| het.total_tasks);
-        let own = self.order.launch.tasks.iter().map(Vec::len).sum();
-        let ntasks = of_all.map_or(own, |tasks| tasks as usize);
-        let label = labels::label(place.global, labels::width(ntasks));
-        labelling::begin(target, messages.as_raw_fd(), reports, &label).map_err(|e| e.to_string())
     }
 
     /// Executes the program of a forked task; returns an exit code if it cannot be executed.
@@ -488,6 +465,28 @@ impl TaskSet {
         own.extend(tmp_dir::variables(tmp_dir));
         own
     }
+}
+
+/// Opens a file as a standard descriptor. With `--label` the task's lines get there by a process that labels them.
+fn open_output(
+    order: &StepOrder,
+    path: &str,
+    target: RawFd,
+    place: &ChildContext<'_>,
+) -> Result<(), String> {
+    let spec = &order.launch.spec;
+    let flags = output_flags(spec.append.unwrap_or(order.append));
+    let Some(reports) = place.labellers.filter(|_| path != "/dev/null") else {
+        return open_as(path, flags, target);
+    };
+    // Until now this is a pipe to the daemon, in which messages go to the user.
+    let messages = nix::unistd::dup(io::stderr()).map_err(|e| e.to_string())?;
+    open_as(path, flags, target)?;
+    let of_all = spec.het.as_ref().and_then(|het| het.total_tasks);
+    let own = order.launch.tasks.iter().map(Vec::len).sum();
+    let ntasks = of_all.map_or(own, |tasks| tasks as usize);
+    let label = labels::label(place.global, labels::width(ntasks));
+    labelling::begin(target, messages.as_raw_fd(), reports, &label).map_err(|e| e.to_string())
 }
 
 /// The step's environment without variables of single tasks and without addresses of other MPI servers.
