@@ -15,7 +15,7 @@ pub(crate) const AUTHENTICATION: i32 = 1007;
 pub(crate) const NO_CHANGE: i32 = 1900;
 /// `ESLURM_JOB_SCRIPT_MISSING`.
 pub(crate) const NO_SCRIPT: i32 = 2009;
-/// `ESLURM_USER_ID_MISSING`: who asks has no right to it.
+/// `ESLURM_USER_ID_MISSING`: the caller has no right to it.
 const FOREIGN_USER: i32 = 2010;
 /// `ESLURM_INVALID_JOB_ID`.
 pub(crate) const INVALID_JOB_ID: i32 = 2017;

@@ -120,7 +120,7 @@ fn user(text: &str) -> (OwnedText, u32) {
     (OwnedText::of(name), id.unwrap_or(0))
 }
 
-/// A number that changes with the configuration; what changes by itself is left out.
+/// A number that changes with the settings, and not with times.
 fn hash(keys: &BTreeMap<String, String>) -> u32 {
     let settings = keys
         .iter()
