@@ -7,6 +7,7 @@ mod clusters;
 pub mod connect;
 mod documents;
 mod editor;
+mod errno;
 mod grid_engine;
 pub mod library;
 mod listing;

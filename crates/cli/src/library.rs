@@ -11,10 +11,10 @@ pub use records::{
 pub use submission::{GivenOption, JobRequest, JobRequestError, allocation_info, job_request};
 
 use crate::connect::{Client, ConnectError};
+use crate::errno;
 use crate::grid_engine::site;
 use crate::listing::context::Ctx;
 use crate::listing::query;
-use crate::rest::errno;
 use crate::zone::{self, LocalZone};
 use crate::{class, grid_engine, process, say, sbatch};
 use minicbor::bytes::ByteVec;

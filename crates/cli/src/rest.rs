@@ -13,7 +13,6 @@ mod clusters;
 mod command;
 mod config_change;
 mod configuration;
-pub(crate) mod errno;
 pub mod events;
 mod http;
 mod job_change;
@@ -44,6 +43,7 @@ pub use http::{AnswerSink, Caller, HttpStatus, Method, Request, RestReply};
 pub use openapi::ApiDescription;
 
 use crate::connect::{Client, ConnectError};
+use crate::errno;
 use crate::listing::document::DocumentReader;
 use crate::listing::query;
 use call::{Call, CallPeers};

@@ -7,6 +7,7 @@ pub(crate) mod target;
 
 use crate::SLURM_VERSION;
 use crate::clusters;
+use crate::errno;
 use crate::listing::print;
 use crate::options::{HelpForm, Opt, Spec, env, flag, opt};
 use crate::own_step;
@@ -15,7 +16,6 @@ use libraries::CopyDefaults;
 use muster_conf::endpoint;
 use muster_model::hostlist;
 use muster_proto::client::AllocationInfo;
-use nix::errno::Errno;
 use receive::WriteOrder;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
@@ -270,7 +270,7 @@ fn informed(text: &str) -> ExitCode {
 
 /// The file that is sent, and what its receivers do.
 fn open(source: &str, dest: &str, options: &Options) -> Result<(File, WriteOrder), String> {
-    let failed = |e: std::io::Error| format!("Can't open `{source}`: {}", description(&e));
+    let failed = |e: std::io::Error| format!("Can't open `{source}`: {}", errno::system_text(&e));
     let file = File::open(source).map_err(failed)?;
     let about = file.metadata().map_err(failed)?;
     if about.is_dir() {
@@ -285,14 +285,6 @@ fn open(source: &str, dest: &str, options: &Options) -> Result<(File, WriteOrder
         makes_dir: false,
     };
     Ok((file, order))
-}
-
-/// An error of the system without its number, as C programs print it.
-fn description(error: &std::io::Error) -> String {
-    match error.raw_os_error() {
-        Some(number) => Errno::from_raw(number).desc().to_owned(),
-        None => error.to_string(),
-    }
 }
 
 /// Copies a program to all nodes of a job, in the place of another if there is one; with its libraries, if `excluded` says

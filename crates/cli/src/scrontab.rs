@@ -6,6 +6,7 @@ mod lines;
 
 use crate::SLURM_VERSION;
 use crate::connect::{Client, ConnectError, unexpected};
+use crate::errno;
 use crate::options::{HelpForm, Opt, Spec, flag, opt};
 use crate::say::{self, Say};
 use crate::submit::line;
@@ -121,7 +122,12 @@ fn from_stdin() -> Result<String, ExitCode> {
 
 fn from_file(path: &str) -> Result<String, ExitCode> {
     let file = std::fs::File::open(path);
-    let file = file.map_err(|e| SAY.fatal(&format!("failed to open {path}: {e}")))?;
+    let file = file.map_err(|e| {
+        SAY.fatal(&format!(
+            "failed to open {path}: {}",
+            errno::system_text(&e)
+        ))
+    })?;
     text_of(file, path)
 }
 
@@ -129,7 +135,12 @@ fn text_of(input: impl std::io::Read, name: &str) -> Result<String, ExitCode> {
     let mut text = String::new();
     let most = CRONTAB_BYTES_MAX as u64 + 1;
     let read = input.take(most).read_to_string(&mut text);
-    read.map_err(|e| SAY.fatal(&format!("failed to read {name}: {e}")))?;
+    read.map_err(|e| {
+        SAY.fatal(&format!(
+            "failed to read {name}: {}",
+            errno::system_text(&e)
+        ))
+    })?;
     match text.len() > CRONTAB_BYTES_MAX {
         false => Ok(text),
         true => {

@@ -4,6 +4,7 @@
 mod node;
 
 use crate::SLURM_VERSION;
+use crate::errno;
 use crate::options::{HelpForm, Opt, Spec, env, flag, opt};
 use crate::own_step;
 use crate::say::{self, Say};
@@ -203,7 +204,7 @@ fn from_node(options: &Options, job: JobId, node: &str, dest: &str) -> Result<bo
     let mut command = step(options, job, node, node::SEND).map_err(|e| e.to_string())?;
     let mut child = command
         .spawn()
-        .map_err(|e| format!("cannot run srun: {e}"))?;
+        .map_err(|e| format!("cannot run srun: {}", errno::system_text(&e)))?;
     let copied = child
         .stdout
         .take()
@@ -229,7 +230,7 @@ fn from_node(options: &Options, job: JobId, node: &str, dest: &str) -> Result<bo
         let mut command = step(options, job, node, node::REMOVE).map_err(|e| e.to_string())?;
         let mut child = command
             .spawn()
-            .map_err(|e| format!("cannot run srun: {e}"))?;
+            .map_err(|e| format!("cannot run srun: {}", errno::system_text(&e)))?;
         let errors = said(&mut child);
         let status = child.wait().map_err(|e| e.to_string())?;
         if !status.success() {

@@ -91,6 +91,10 @@ fn loaded(keys: &BTreeMap<String, String>) -> SlurmConf {
         names::NO_VALUE_16 => 0,
         mode => mode,
     };
+    (own.slurm_user_name, own.slurm_user_id) = user(word("SlurmUser"));
+    (own.slurmd_user_name, own.slurmd_user_id) = user(word("SlurmdUser"));
+    own.boot_time = library::time_of_text(word("BOOT_TIME")).map_or(0, |at| at.unix_s());
+    own.hash_val = hash(keys);
     own.private_data = names::private_data(word("PrivateData"));
     own.accounting_storage_enforce = names::enforced(word("AccountingStorageEnforce"));
     own.version = OwnedText::of(&format!(
@@ -107,6 +111,26 @@ fn loaded(keys: &BTreeMap<String, String>) -> SlurmConf {
     own.control_machine = OwnedTexts::of(&hosts);
     own.control_addr = OwnedTexts::of(&hosts);
     own
+}
+
+/// A user as the configuration shows it, such as `root(0)`.
+fn user(text: &str) -> (OwnedText, u32) {
+    let (name, id) = text.split_once('(').unwrap_or((text, ""));
+    let id = id.trim_end_matches(')').parse();
+    (OwnedText::of(name), id.unwrap_or(0))
+}
+
+/// A number that changes with the settings, and not with times.
+fn hash(keys: &BTreeMap<String, String>) -> u32 {
+    let settings = keys
+        .iter()
+        .filter(|(key, _)| !["BOOT_TIME", "NEXT_JOB_ID"].contains(&key.as_str()));
+    let bytes =
+        settings.flat_map(|(key, value)| [key.as_bytes(), b"=", value.as_bytes(), b"\n"].concat());
+    // FNV-1a.
+    bytes.fold(0x811c_9dc5, |hash: u32, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    })
 }
 
 /// The entries of a list of keys and values.
@@ -188,11 +212,15 @@ mod tests {
             ("MailProg", "(null)"),
             ("PrivateData", "jobs,nodes"),
             ("SlurmctldHost[0]", "h1(10.0.0.1)"),
+            ("SlurmUser", "slurm(64030)"),
+            ("SlurmdUser", "root(0)"),
+            ("BOOT_TIME", "2026-01-02T03:04:05"),
         ];
         let keys = keys
             .iter()
             .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
-        let own = loaded(&keys.collect());
+        let keys: BTreeMap<String, String> = keys.collect();
+        let own = loaded(&keys);
         // SAFETY: the texts were made just now.
         let text = |own: OwnedText| unsafe { memory::text(own.0) };
         assert_eq!(text(own.cluster_name).as_deref(), Some("c"));
@@ -202,6 +230,14 @@ mod tests {
         );
         assert_eq!(text(own.schedtype).as_deref(), Some("sched/backfill"));
         assert_eq!((text(own.mail_prog), own.control_cnt), (None, 1));
+        assert_eq!(text(own.slurm_user_name).as_deref(), Some("slurm"));
+        assert_eq!((own.slurm_user_id, own.slurmd_user_id), (64030, 0));
+        assert!(own.boot_time > 1_700_000_000 && own.hash_val != 0);
+        let mut later = keys.clone();
+        later.insert("BOOT_TIME".to_owned(), "2027-01-02T03:04:05".to_owned());
+        assert_eq!(hash(&later), own.hash_val);
+        later.insert("KillWait".to_owned(), "31 sec".to_owned());
+        assert_ne!(hash(&later), own.hash_val);
         // SAFETY: nothing uses it any more.
         unsafe { own.release() };
     }

@@ -10,6 +10,7 @@ pub mod exit_status;
 mod job_container;
 pub mod job_view;
 pub mod kept;
+pub mod labels;
 pub mod launcher;
 pub mod layout;
 pub mod messages;

@@ -19,6 +19,7 @@ mod tasks;
 mod tests;
 pub mod transition;
 
+use crate::labels;
 use actions::Actions;
 use config::{ExitCodes, InputSource, SrunConfig, Streams};
 use creation::{CreatedStep, Creation, Progress};
@@ -320,7 +321,7 @@ impl Srun {
         }
         let count = self.step.tasks.count();
         let rules = OutputRules {
-            label: self.step.rules.label.then(|| output::label_width(count)),
+            label: self.step.rules.label.then(|| labels::width(count)),
             unbuffered: self.is_unbuffered || count <= 1,
         };
         self.step.outputs = Outputs::new(&self.streams, rules);

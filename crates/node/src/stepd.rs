@@ -20,6 +20,7 @@ mod bind;
 mod connections;
 mod control_channel;
 mod executor;
+mod labelling;
 mod mpi;
 mod poll;
 mod program;

@@ -204,6 +204,10 @@ pub struct StepSpec {
     #[n(49)]
     #[cbor(default)]
     pub no_devices: bool,
+    /// `--label`: lines in files that its tasks write begin with the number of their task.
+    #[n(50)]
+    #[cbor(default)]
+    pub label: bool,
 }
 
 /// Whether a program is one of MPI's.

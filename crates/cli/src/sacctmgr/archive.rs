@@ -5,6 +5,7 @@ use super::session::Invocation;
 use super::words::Word;
 use super::{begins, console};
 use crate::connect::{ConnectError, unexpected};
+use crate::errno;
 use crate::listing::Failure;
 use muster_model::refusal::RefusalCode;
 use muster_proto::archive::{AgeUnit, ArchiveDump, ArchiveRequest, ArchivedKind, PurgeAge};
@@ -198,8 +199,12 @@ fn age(text: &str, kind: ArchivedKind, is_after: bool) -> Result<PurgeAge, Failu
 
 fn check_dir(dir: &str) -> Result<(), Failure> {
     let here = "\n Note: For archive dump, the directory must be on the calling host.";
-    let found = fs::metadata(dir)
-        .map_err(|e| Failure::new(format!(" dump: Failed to stat {dir}: {}{here}", reason(&e))))?;
+    let found = fs::metadata(dir).map_err(|e| {
+        Failure::new(format!(
+            " dump: Failed to stat {dir}: {}{here}",
+            errno::system_text(&e)
+        ))
+    })?;
     match () {
         () if !found.is_dir() => Err(Failure::new(format!(
             " dump: archive dir {dir} isn't a directory"
@@ -219,7 +224,7 @@ fn check_script(script: &str) -> Result<(), Failure> {
     let found = fs::metadata(script).map_err(|e| {
         Failure::new(format!(
             " dump: Failed to stat {script}: {}{here}",
-            reason(&e)
+            errno::system_text(&e)
         ))
     })?;
     match () {
@@ -231,12 +236,6 @@ fn check_script(script: &str) -> Result<(), Failure> {
         ))),
         () => Ok(()),
     }
-}
-
-/// The system's words, without a number.
-fn reason(e: &std::io::Error) -> String {
-    let errno = e.raw_os_error().map(nix::errno::Errno::from_raw);
-    errno.map_or_else(|| e.to_string(), |errno| errno.desc().to_owned())
 }
 
 /// Asks the controller, which answers once it is done.

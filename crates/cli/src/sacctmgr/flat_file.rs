@@ -9,6 +9,7 @@ use self::plan::{Loading, plan};
 use self::tables::sections;
 use super::book::{Association, Book};
 use super::session::{Invocation, refused};
+use crate::errno;
 use crate::listing::Failure;
 use muster_model::account_limits::Limits;
 use muster_model::accounts::{AssociationTerms, Cluster, NORMAL, PARENT_SHARES, ROOT, User};
@@ -73,22 +74,13 @@ pub(super) fn dump(session: &mut Invocation<'_>, words: &[String]) -> Result<(),
     if let Err(e) = std::fs::write(&path, format!("{HEAD}{text}")) {
         return Err(Failure::new(format!(
             "Can't open file {path}, {}",
-            reason(&e)
+            errno::system_text(&e)
         )));
     }
     for line in text.lines() {
         session.console.complain(&format!("sacctmgr: {line}"));
     }
     Ok(())
-}
-
-/// The system's text for a failure, without its number.
-fn reason(e: &std::io::Error) -> String {
-    let text = e.to_string();
-    text.split(" (os error")
-        .next()
-        .unwrap_or_default()
-        .to_owned()
 }
 
 fn written(book: &Book) -> String {
@@ -327,8 +319,12 @@ pub(super) fn load(session: &mut Invocation<'_>, words: &[String]) -> Result<(),
     let Some(path) = file.or_else(|| bare.map(|w| (*w).clone())) else {
         return Err(Failure::new(" No filename given, specify one with file=''"));
     };
-    let text = std::fs::read_to_string(&path)
-        .map_err(|e| Failure::new(format!(" Unable to read \"{path}\": {}", reason(&e))))?;
+    let text = std::fs::read_to_string(&path).map_err(|e| {
+        Failure::new(format!(
+            " Unable to read \"{path}\": {}",
+            errno::system_text(&e)
+        ))
+    })?;
     let mut entries = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         entries.extend(FileLine::read(number, line)?);

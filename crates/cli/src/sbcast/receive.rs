@@ -1,7 +1,7 @@
 //! The task of sbcast on a node: copies standard input to a file, which gets its name when it is complete. It has the
 //! rights of the job's user and no others.
 
-use super::description;
+use crate::errno::system_text;
 use crate::options::env;
 use crate::say;
 use nix::errno::Errno;
@@ -165,7 +165,7 @@ pub(super) fn main(words: &[String]) -> ExitCode {
     let node = env("SLURMD_NODENAME").unwrap_or_default();
     say::stderr(&format!(
         "sbcast: error: REQUEST_FILE_BCAST({node}): {} ({})\n",
-        description(&error),
+        system_text(&error),
         order.dest
     ));
     let number = error.raw_os_error().and_then(|n| u8::try_from(n).ok());

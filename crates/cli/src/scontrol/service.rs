@@ -3,6 +3,7 @@
 use super::Session;
 use super::write_config::write_config;
 use crate::connect::{Client, ConnectError, unexpected};
+use crate::errno;
 use crate::say;
 use crate::targets::job_target;
 use crate::zone;
@@ -11,57 +12,6 @@ use muster_model::command::UserCommand;
 use muster_model::ids::JobId;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_proto::client::{JobFilter, Query, RequestBody, Response};
-
-/// Slurm's numbers of the refusals that are given here.
-const NUMBERS: &[(i32, RefusalCode)] = &[
-    (1007, RefusalCode::ProtocolError),
-    (2000, RefusalCode::InvalidPartition),
-    (2002, RefusalCode::AccessDenied),
-    (2003, RefusalCode::PartitionAccess),
-    (2006, RefusalCode::InvalidNodeCount),
-    (2012, RefusalCode::TooLong),
-    (2013, RefusalCode::NotImmediate),
-    (2014, RefusalCode::NodeConfigUnavailable),
-    (2016, RefusalCode::NodesBusy),
-    (2017, RefusalCode::InvalidJobId),
-    (2018, RefusalCode::InvalidNode),
-    (2021, RefusalCode::AlreadyDone),
-    (2024, RefusalCode::JobPending),
-    (2025, RefusalCode::InvalidTaskCount),
-    (2028, RefusalCode::InvalidNodeState),
-    (2029, RefusalCode::InvalidFeature),
-    (2036, RefusalCode::NotSupported),
-    (2037, RefusalCode::JobNotRunning),
-    (2038, RefusalCode::InvalidDependency),
-    (2044, RefusalCode::InvalidMemory),
-    (2045, RefusalCode::InvalidAccount),
-    (2048, RefusalCode::InvalidLicense),
-    (2050, RefusalCode::AccountingPolicy),
-    (2051, RefusalCode::InvalidTimeLimit),
-    (2052, RefusalCode::ReservationAccess),
-    (2053, RefusalCode::InvalidReservation),
-    (2054, RefusalCode::InvalidTime),
-    (2055, RefusalCode::ReservationBusy),
-    (2058, RefusalCode::ReservationOverlap),
-    (2066, RefusalCode::InvalidQos),
-    (2099, RefusalCode::InvalidMcsLabel),
-    (2069, RefusalCode::InvalidCpuCount),
-    (2070, RefusalCode::PartitionNotAvailable),
-    (2071, RefusalCode::CircularDependency),
-    (2072, RefusalCode::InvalidGres),
-    (2073, RefusalCode::JobNotPending),
-    (2075, RefusalCode::PartitionInUse),
-    (2080, RefusalCode::ReservationEmpty),
-    (2081, RefusalCode::InvalidArray),
-    (2082, RefusalCode::Duplicate),
-    (2104, RefusalCode::ReservationStarted),
-    (2108, RefusalCode::HetComponent),
-    (2109, RefusalCode::CoreReservationUpdate),
-    (2111, RefusalCode::CoreCounts),
-    (2128, RefusalCode::NotSkippable),
-    (2129, RefusalCode::UsersAndGroups),
-    (4004, RefusalCode::JobNotHere),
-];
 
 impl Session {
     /// Runs one of them.
@@ -241,16 +191,13 @@ impl Session {
         match number.parse::<i32>() {
             Ok(0) => say::stdout("No error\n"),
             Ok(number) if (0..=133).contains(&number) => {
-                let text = nix::errno::Errno::from_raw(number).desc();
+                let text = errno::of_system(number);
                 say::stdout(&format!("{text}\n"));
             }
-            Ok(number) => {
-                let known = NUMBERS.iter().find(|(own, _)| *own == number);
-                match known {
-                    Some((_, code)) => say::stdout(&format!("{}\n", code.text())),
-                    None => say::stdout(&format!("Unknown error {number}\n")),
-                }
-            }
+            Ok(number) => match errno::text_of(number) {
+                Some(text) => say::stdout(&format!("{text}\n")),
+                None => say::stdout(&format!("Unknown error {number}\n")),
+            },
             Err(_) => self.complain("numeric arguments required for keyword:errnumstr"),
         }
     }

@@ -1,6 +1,7 @@
 //! The task of sgather on a node: writes a header and a file to standard output, or removes the file. It has the rights of the
 //! job's user and no others.
 
+use crate::errno;
 use crate::options::env;
 use crate::say;
 use std::fs::{self, File};
@@ -101,7 +102,8 @@ pub(super) fn main(removes: bool, words: &[String]) -> ExitCode {
         return ExitCode::SUCCESS;
     };
     let node = env("SLURMD_NODENAME").unwrap_or_default();
-    say::stderr(&format!("sgather: error: {node}: {source}: {error}\n"));
+    let why = errno::system_text(&error);
+    say::stderr(&format!("sgather: error: {node}: {source}: {why}\n"));
     let number = error.raw_os_error().and_then(|n| u8::try_from(n).ok());
     ExitCode::from(number.unwrap_or(1))
 }

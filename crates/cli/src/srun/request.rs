@@ -228,6 +228,7 @@ pub(super) fn step(line: &SubmitLine, args: &[String]) -> Result<(StepSpec, Stre
             pid: std::process::id(),
         }),
         unbuffered: chosen.has("unbuffered"),
+        label: chosen.has("label"),
         append: job::stdio(chosen)?.append,
         extra_env: vec![
             ("SLURM_UMASK".to_owned(), format!("{umask:04o}")),

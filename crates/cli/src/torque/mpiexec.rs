@@ -2,6 +2,7 @@
 
 use super::arguments::{self, TorqueLine, WordPlaces};
 use super::{HELP, fail, wrong_usage};
+use crate::errno;
 use crate::options::{HelpForm, Opt, Spec, env, flag, opt};
 use crate::{say, srun};
 use std::io::{Read as _, Write as _};
@@ -63,10 +64,12 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
         return Err(wrong_usage(&SPEC, "-config - needs -nostdin"));
     }
     let wrong = |why: String| fail(SPEC.name, &why, 1);
-    let text = read(file).map_err(|e| wrong(format!("cannot read {file}: {e}")))?;
+    let text =
+        read(file).map_err(|e| wrong(format!("cannot read {file}: {}", errno::system_text(&e))))?;
     let (count, programs) = programs(&text).map_err(|why| wrong(format!("{file}: {why}")))?;
     // srun reads a file with a line for each group of tasks.
-    let mut made = tempfile(&programs).map_err(|e| wrong(format!("cannot write a file: {e}")))?;
+    let mut made = tempfile(&programs)
+        .map_err(|e| wrong(format!("cannot write a file: {}", errno::system_text(&e))))?;
     let _ = made.flush();
     let mut words = words(&parsed);
     words.push(format!("--ntasks={count}"));

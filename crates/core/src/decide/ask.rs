@@ -15,10 +15,13 @@ use muster_model::limits::{
 };
 use muster_model::node::Node;
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_model::spec::{DeviceBinding, GresAsk, MemoryAsk, ResourceAsk};
+use muster_model::spec::{DeviceBinding, GresAsk, JobSpec, MemoryAsk, ResourceAsk};
 use muster_model::task_range::{TaskRange, TaskRangeError};
 use muster_model::topology::{Topology, TopologyKind, switch_wait_s};
 use std::collections::BTreeSet;
+
+/// Key of `--gpu-freq` in [`JobSpec::shown`].
+pub(super) const GPU_FREQUENCY: &str = "gpu-freq";
 
 /// Checks an ask against the cluster, and completes it: nodes named are nodes needed.
 pub(super) fn check(
@@ -513,6 +516,19 @@ fn lonely_sign(constraint: &str) -> Option<char> {
         }
     }
     last.filter(|_| !joined)
+}
+
+/// Other jobs use the GPUs that this one gets parts of: it cannot set their frequency (gres.conf(5), MPS and sharding).
+pub(super) fn check_gpu_frequency(spec: &JobSpec) -> Result<(), Refusal> {
+    let is_set = (spec.shown.iter()).any(|(key, text)| key == GPU_FREQUENCY && !text.is_empty());
+    let mut asked = spec.ask.device_lists().into_iter().flatten();
+    match asked.find(|gres| is_set && gpu_parts::is_part(&gres.name)) {
+        None => Ok(()),
+        Some(parts) => Err(Refusal::new(
+            RefusalCode::InvalidGres,
+            format!("a job with {} cannot set a GPU frequency", parts.name),
+        )),
+    }
 }
 
 /// Devices that the job asks for, however they are counted: what one node must have of them, and all together.

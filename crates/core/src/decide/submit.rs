@@ -44,7 +44,7 @@ const SHOWN: [&str; 14] = [
     "cpu-freq",
     "extra",
     "gpu-bind",
-    "gpu-freq",
+    ask::GPU_FREQUENCY,
     "gres-flags",
     MCS_LABEL,
     "mem-bind",
@@ -191,6 +191,7 @@ pub(super) fn prepare(
     let limit = partitions
         .first()
         .map_or(TimeLimit::Unlimited, |p| limit_in(p));
+    ask::check_gpu_frequency(&spec)?;
     ask::check(state, &partitions, &mut spec.ask)?;
     if let (MemoryAsk::Default, Some(first)) = (spec.ask.memory, partitions.first())
         && !partition_access::memory_by_gpu(state, first, &spec.ask)

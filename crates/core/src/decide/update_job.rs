@@ -642,6 +642,7 @@ fn new_spec(
     if update.ask.is_some() || update.partitions.is_some() {
         shared.check_ask(state, &spec.partitions, &mut spec.ask)?;
     }
+    ask::check_gpu_frequency(&spec)?;
     if let Some(wanted) = &update.dependency {
         if wanted.terms.len() > DEPENDENCY_TERMS_MAX {
             return Err(RefusalCode::InvalidDependency.into());

@@ -93,6 +93,25 @@ fn root_submits_for_others_and_others_do_not_submit_for_root() {
     assert_eq!(refusal.code, RefusalCode::AccessDenied);
 }
 
+/// Earlier such a job was taken, and its frequency would have been that of others' parts of the GPU.
+#[test]
+fn a_job_with_parts_of_gpus_sets_no_frequency() {
+    let mut world = World::new();
+    for name in ["mps", "shard"] {
+        let mut spec = asking(|ask| {
+            ask.gres = vec![GresAsk {
+                name: name.into(),
+                kind: None,
+                count: 1,
+            }];
+        });
+        spec.shown = vec![("gpu-freq".into(), "high".into())];
+        let refusal = world.try_submit(7, spec).expect_err("others use the GPU");
+        assert_eq!(refusal.code, RefusalCode::InvalidGres);
+        assert!(refusal.to_string().contains("GPU frequency"), "{refusal}");
+    }
+}
+
 #[test]
 fn impossible_wishes_are_refused_with_slurms_errors() {
     use RefusalCode as R;

@@ -224,6 +224,29 @@ fn a_task_that_is_alone_has_the_streams_of_its_srun() {
     assert!(c.read("named").starts_with("pipe:"), "srun writes the file");
 }
 
+/// Earlier, `--label` changed nothing in files that nodes write.
+#[test]
+fn lines_in_files_of_tasks_have_labels() {
+    let c = Cluster::start(2, 4);
+    c.ok("srun -l -N2 -n3 --output=out.%t bash -c 'echo one; kill -KILL 0' || true");
+    c.ok("srun -l -n1 --output=ended.%t bash -c 'trap : TERM; kill -TERM 0; echo one; echo two >&2; printf end'");
+    assert_eq!(c.read("ended.0"), "0: one\n0: two\n0: end\n");
+    for task in 0..3 {
+        assert_eq!(c.read(&format!("out.{task}")), format!("{task}: one\n"));
+    }
+    c.ok("srun -l -N2 -n12 --overcommit --output=shared.%N bash -c 'echo $SLURM_PROCID'");
+    let shared = c.read("shared.n1") + &c.read("shared.n2");
+    let mut lines: Vec<&str> = shared.lines().collect();
+    lines.sort_unstable();
+    let all: Vec<String> = (0..12).map(|task| format!("{task:2}: {task}")).collect();
+    assert_eq!(lines, all);
+    c.ok("srun -l -n1 --output=plain.%t --error=errors.%t bash -c 'echo out; echo err >&2'");
+    assert_eq!(
+        (c.read("plain.0"), c.read("errors.0")),
+        ("0: out\n".into(), "0: err\n".into())
+    );
+}
+
 #[test]
 fn a_step_that_has_the_streams_of_srun_outlives_the_agent() {
     let c = Cluster::start(1, 4);

@@ -3,10 +3,8 @@
 use super::actions::Actions;
 use super::config::{Sink, Streams};
 use super::interface::{Action, OutputStream};
+use crate::labels;
 use std::collections::BTreeMap;
-
-/// Longest line of a task; longer ones are passed on in parts.
-const LINE_MAX: usize = 64 << 10;
 
 /// Rules by which output is passed on.
 #[derive(Clone, Copy, Debug, Default)]
@@ -59,12 +57,7 @@ impl Output {
         }
         let held = self.partial.entry(task).or_default();
         held.extend_from_slice(&bytes);
-        let end = match held.iter().rposition(|b| *b == b'\n') {
-            Some(at) => at + 1,
-            None if held.len() > LINE_MAX => held.len(),
-            None => return,
-        };
-        let whole: Vec<u8> = held.drain(..end).collect();
+        let whole = labels::take_lines(held);
         self.lines(out, task, whole);
     }
 
@@ -92,13 +85,8 @@ impl Output {
             self.write(out, bytes);
             return;
         };
-        let label = format!("{task:width$}: ");
-        let mut labelled = Vec::with_capacity(bytes.len() + label.len());
-        for line in bytes.split_inclusive(|b| *b == b'\n') {
-            labelled.extend_from_slice(label.as_bytes());
-            labelled.extend_from_slice(line);
-        }
-        self.write(out, labelled);
+        let label = labels::label(task, width);
+        self.write(out, labels::labelled(&label, &bytes));
     }
 
     fn write(&self, out: &mut Actions, bytes: Vec<u8>) {
@@ -165,11 +153,6 @@ pub(super) fn own_stderr(streams: &Streams) -> Option<&Sink> {
     (!same).then_some(&streams.stderr)
 }
 
-/// Digits of the highest task number.
-pub(super) fn label_width(ntasks: usize) -> usize {
-    ntasks.saturating_sub(1).max(1).to_string().len()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -230,10 +213,6 @@ mod tests {
         assert_eq!(
             written(Some(2), false, &[(3, "a\n"), (12, "b\n")]),
             " 3: a\n12: b\n"
-        );
-        assert_eq!(
-            (label_width(1), label_width(10), label_width(11)),
-            (1, 1, 2)
         );
     }
 }

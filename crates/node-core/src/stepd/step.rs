@@ -512,7 +512,8 @@ impl Step {
         }
         if !self.is_childless {
             out.push(Action::KillRemnants);
-            if self.order.direct {
+            // With labels, processes that write the last lines to files are spared.
+            if self.order.direct || self.order.launch.spec.label {
                 let at = out.after(LAST_WORDS_MS);
                 self.timers.give_up_at.get_or_insert(at);
             }

@@ -4,6 +4,7 @@
 //! it needs, and no process may trace it. The daemon never waits for it, because its user may stop
 //! it, and opening the files that the user names may block.
 
+use super::labelling;
 use super::mpi;
 use super::program::{self, Program};
 use super::streams::Kind;
@@ -14,6 +15,7 @@ use crate::job_files::{go_to, open_as, output_flags, say};
 use crate::sys::{self, ExecArguments};
 use muster_model::job_env::{self, Variables};
 use muster_model::spec::SoftLimit;
+use muster_node_core::labels;
 use muster_node_core::messages::StepOrder;
 use muster_node_core::pattern::{Symbols, expand};
 use muster_proto::step::StdinTask;
@@ -23,7 +25,7 @@ use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Pid, Uid, pipe2, setpgid, setsid};
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 /// The streams of a forked child.
 struct ChildStreams {
@@ -61,12 +63,16 @@ struct ChildContext<'p> {
     limits: &'p [SoftLimit],
     /// Descriptors that it needs beside its standard streams.
     kept: &'p [RawFd],
+    /// Where it reports processes that write its labelled lines.
+    labellers: Option<BorrowedFd<'p>>,
 }
 
 /// Pipes that all tasks share.
 struct Barrier {
     ready: OwnedFd,
     go: OwnedFd,
+    /// See [`ChildContext::labellers`].
+    labellers: Option<OwnedFd>,
     /// The daemon's process.
     daemon: u32,
 }
@@ -123,6 +129,10 @@ impl TaskSet {
         let barrier = Barrier {
             ready: ready_writer,
             go,
+            labellers: match self.order.launch.spec.label {
+                true => Some(self.labellers.expect()?),
+                false => None,
+            },
             daemon: std::process::id(),
         };
         self.ready = Some(ready);
@@ -163,6 +173,7 @@ impl TaskSet {
             daemon,
             limits: &limits,
             kept: &[],
+            labellers: None,
         };
         match sys::fork()? {
             sys::Fork::Parent(pid) => Ok(pid),
@@ -241,7 +252,7 @@ impl TaskSet {
             StdinTask::None => false,
             StdinTask::One(task) => task == global,
         };
-        let joined = stdout.is_some() && stderr.is_none();
+        let joined = stdout.is_some() && (stderr.is_none() || stderr == stdout);
         let stdin = match stdin {
             Some(path) => TaskInput::File(path),
             None if wanted => {
@@ -300,6 +311,7 @@ impl TaskSet {
     fn become_task(&self, local: u32, global: u32, ends: ChildStreams, barrier: &Barrier) -> ! {
         sys::restore_signals();
         let mut kept = vec![barrier.ready.as_raw_fd(), barrier.go.as_raw_fd()];
+        kept.extend(barrier.labellers.as_ref().map(AsRawFd::as_raw_fd));
         if let Some(pmix) = &self.pmix {
             kept.extend(pmix.of_task(local));
         }
@@ -309,6 +321,7 @@ impl TaskSet {
             daemon: barrier.daemon,
             limits: &sys::with_first_limits(&self.order.limits),
             kept: &kept,
+            labellers: barrier.labellers.as_ref().map(AsFd::as_fd),
         };
         let code = match self.prepare_task(&ends, &place) {
             Err(text) => {
@@ -361,7 +374,7 @@ impl TaskSet {
         sys::allow_attach(daemon);
         umask(Mode::from_bits_truncate(spec.context.umask & 0o777));
         let astray = go_to(&spec.work_dir).map_err(|e| format!("chdir to /tmp: {e}"))?;
-        self.connect_files(ends)?;
+        self.connect_files(ends, place)?;
         if let Some(line) = astray {
             say(&line);
         }
@@ -387,7 +400,7 @@ impl TaskSet {
         Ok(())
     }
 
-    fn connect_files(&self, ends: &ChildStreams) -> Result<(), String> {
+    fn connect_files(&self, ends: &ChildStreams, place: &ChildContext<'_>) -> Result<(), String> {
         if ends.terminal.is_some() {
             return Ok(());
         }
@@ -400,10 +413,9 @@ impl TaskSet {
             open_as(path, OFlag::O_RDONLY, 0)
                 .map_err(|e| format!("Could not open stdin file {path}: {e}"))?;
         }
-        let flags = output_flags(self.order.launch.spec.append.unwrap_or(self.order.append));
         for (end, target, name) in [(&ends.stdout, 1, "stdout"), (&ends.stderr, 2, "stderr")] {
             match end {
-                TaskOutput::File(path) => open_as(path, flags, target)
+                TaskOutput::File(path) => open_output(&self.order, path, target, place)
                     .map_err(|e| format!("Could not open {name} file {path}: {e}"))?,
                 TaskOutput::Joined => sys::dup_to(1, 2).map_err(|e| e.to_string())?,
                 TaskOutput::Pipe(_) => {}
@@ -453,6 +465,28 @@ impl TaskSet {
         own.extend(tmp_dir::variables(tmp_dir));
         own
     }
+}
+
+/// Opens a file as a standard descriptor. With `--label` the task's lines get there by a process that labels them.
+fn open_output(
+    order: &StepOrder,
+    path: &str,
+    target: RawFd,
+    place: &ChildContext<'_>,
+) -> Result<(), String> {
+    let spec = &order.launch.spec;
+    let flags = output_flags(spec.append.unwrap_or(order.append));
+    let Some(reports) = place.labellers.filter(|_| path != "/dev/null") else {
+        return open_as(path, flags, target);
+    };
+    // Until now this is a pipe to the daemon, in which messages go to the user.
+    let messages = nix::unistd::dup(io::stderr()).map_err(|e| e.to_string())?;
+    open_as(path, flags, target)?;
+    let of_all = spec.het.as_ref().and_then(|het| het.total_tasks);
+    let own = order.launch.tasks.iter().map(Vec::len).sum();
+    let ntasks = of_all.map_or(own, |tasks| tasks as usize);
+    let label = labels::label(place.global, labels::width(ntasks));
+    labelling::begin(target, messages.as_raw_fd(), reports, &label).map_err(|e| e.to_string())
 }
 
 /// The step's environment without variables of single tasks and without addresses of other MPI servers.

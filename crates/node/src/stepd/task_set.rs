@@ -1,6 +1,7 @@
 //! The daemon's resources of a running step: the streams of its tasks, the barrier before their start, the MPI host,
 //! and the nodes below.
 
+use super::labelling::Labellers;
 use super::mpi::Pmix;
 use super::streams::{Kind, OutputChunk, Stream};
 use crate::cgroup::steps::StepGroup;
@@ -29,6 +30,8 @@ pub(super) struct TaskSet {
     pub(super) direct: Option<[OwnedFd; 3]>,
     /// Its control groups.
     pub(super) group: Option<StepGroup>,
+    /// Processes that write labelled lines of tasks to files.
+    pub(super) labellers: Labellers,
 }
 
 impl TaskSet {
@@ -43,6 +46,7 @@ impl TaskSet {
             below: Below::default(),
             direct: None,
             group: None,
+            labellers: Labellers::default(),
         }
     }
 
@@ -83,6 +87,7 @@ impl TaskSet {
 
     /// Lets the tasks start.
     pub(super) fn release(&mut self) {
+        self.labellers.read();
         self.ready = None;
         self.go = None;
     }
@@ -94,6 +99,7 @@ impl TaskSet {
 
     /// The child of this number has ended: it may be the host.
     pub(super) fn note_ended(&mut self, pid: i32) {
+        self.labellers.note_ended(pid);
         if let Some(pmix) = self.pmix.as_mut().filter(|p| p.pid == pid) {
             pmix.ended = true;
         }
@@ -103,7 +109,9 @@ impl TaskSet {
     /// They are looked for once, whatever the number of signals.
     pub(super) fn signal(&mut self, tree: &impl Containment, signals: &[i32]) {
         let host = self.host_pid();
-        signal_below(tree, host, signals, |found| {
+        let labellers = &self.labellers;
+        let is_spared = |pid| Some(pid) == host || labellers.contains(pid);
+        signal_below(tree, is_spared, signals, |found| {
             if let Some(pmix) = &mut self.pmix {
                 pmix.note_leftovers(found, signals);
             }
@@ -111,12 +119,13 @@ impl TaskSet {
     }
 
     /// Kills the remaining processes of the tasks: all descendants of this process except the PMIx host and its
-    /// children.
+    /// children, and processes that have lines of tasks to write yet.
     pub(super) fn kill_remnants(&self, tree: &ProcessTree) {
-        if let Some(group) = &self.group {
+        if let Some(group) = self.group.as_ref().filter(|_| self.labellers.is_empty()) {
             group.kill();
         }
         let mut found = tree.below(&[own_pid()]);
+        found.retain(|pid| !self.labellers.contains(*pid));
         if let Some(host) = self.host_pid() {
             let of_host = tree.below(&[host]);
             found.retain(|pid| *pid != host && !of_host.contains(pid));
@@ -148,10 +157,11 @@ fn own_pid() -> i32 {
     i32::try_from(std::process::id()).unwrap_or(0)
 }
 
-/// Signals all processes below this one, but for the MPI host, which ends by itself after them. They are noted before.
+/// Signals all processes below this one, but for the MPI host and others that end by themselves after them. They are noted
+/// before.
 fn signal_below(
     tree: &impl Containment,
-    host: Option<i32>,
+    is_spared: impl Fn(i32) -> bool,
     signals: &[i32],
     note: impl FnOnce(&[i32]),
 ) {
@@ -159,7 +169,7 @@ fn signal_below(
         return;
     }
     let mut found = tree.below(&[own_pid()]);
-    found.retain(|pid| Some(*pid) != host);
+    found.retain(|pid| !is_spared(*pid));
     note(&found);
     signal_found(&found, signals);
 }
@@ -239,10 +249,15 @@ mod tests {
         let tree = CountedTree(pid, Cell::new(0));
         let mut noted = Vec::new();
         let signals = [libc::SIGSTOP, libc::SIGCONT, libc::SIGTERM];
-        signal_below(&tree, None, &signals, |found| noted.extend(found));
+        signal_below(&tree, |_| false, &signals, |found| noted.extend(found));
         assert_eq!((tree.1.get(), noted), (1, vec![pid]));
         assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGTERM));
-        signal_below(&tree, None, &[], |_| panic!("there is nothing to deliver"));
+        signal_below(
+            &tree,
+            |_| false,
+            &[],
+            |_| panic!("there is nothing to deliver"),
+        );
         assert_eq!(tree.1.get(), 1);
     }
 }

@@ -1,38 +1,43 @@
-//! Slurm's numbers of errors (slurm_errno.h), which clients of the REST API look at.
+//! Slurm's numbers of errors (slurm_errno.h), which clients of the REST API and programs in C look at, and their texts.
+
+mod texts;
 
 use muster_model::refusal::RefusalCode;
+use std::io;
 
 /// `SLURM_COMMUNICATIONS_CONNECTION_ERROR`.
-pub(super) const CONNECTION: i32 = 1001;
+pub(crate) const CONNECTION: i32 = 1001;
 /// `SLURM_COMMUNICATIONS_RECEIVE_ERROR`.
-pub(super) const RECEIVE: i32 = 1003;
+pub(crate) const RECEIVE: i32 = 1003;
 /// `SLURM_PROTOCOL_AUTHENTICATION_ERROR`.
-pub(super) const AUTHENTICATION: i32 = 1007;
+pub(crate) const AUTHENTICATION: i32 = 1007;
 /// `SLURM_NO_CHANGE_IN_DATA`.
-pub(super) const NO_CHANGE: i32 = 1900;
+pub(crate) const NO_CHANGE: i32 = 1900;
 /// `ESLURM_JOB_SCRIPT_MISSING`.
-pub(super) const NO_SCRIPT: i32 = 2009;
+pub(crate) const NO_SCRIPT: i32 = 2009;
+/// `ESLURM_USER_ID_MISSING`: the caller has no right to it.
+const FOREIGN_USER: i32 = 2010;
 /// `ESLURM_INVALID_JOB_ID`.
-pub(super) const INVALID_JOB_ID: i32 = 2017;
+pub(crate) const INVALID_JOB_ID: i32 = 2017;
 /// `ESLURM_INVALID_NODE_NAME`.
-pub(super) const INVALID_NODE: i32 = 2018;
+pub(crate) const INVALID_NODE: i32 = 2018;
 /// `ESLURM_INVALID_PARTITION_NAME`.
-pub(super) const INVALID_PARTITION: i32 = 2000;
+pub(crate) const INVALID_PARTITION: i32 = 2000;
 /// `ESLURM_NOT_SUPPORTED`.
-pub(super) const NOT_SUPPORTED: i32 = 2036;
+pub(crate) const NOT_SUPPORTED: i32 = 2036;
 /// `ESLURM_RESERVATION_INVALID`.
-pub(super) const INVALID_RESERVATION: i32 = 2053;
+pub(crate) const INVALID_RESERVATION: i32 = 2053;
 /// `ESLURM_MISSING_WORK_DIR`.
-pub(super) const NO_WORK_DIR: i32 = 2063;
+pub(crate) const NO_WORK_DIR: i32 = 2063;
 /// `ESLURM_ENVIRONMENT_MISSING`.
-pub(super) const NO_ENVIRONMENT: i32 = 2127;
+pub(crate) const NO_ENVIRONMENT: i32 = 2127;
 /// `ESLURM_REST_INVALID_QUERY`.
-pub(super) const INVALID_QUERY: i32 = 9000;
+pub(crate) const INVALID_QUERY: i32 = 9000;
 /// `ESLURM_REST_FAIL_PARSING`.
-pub(super) const FAIL_PARSING: i32 = 9001;
+pub(crate) const FAIL_PARSING: i32 = 9001;
 
 /// `ESLURM_REST_EMPTY_RESULT`.
-pub(super) const NOTHING_FOUND: i32 = 9003;
+pub(crate) const NOTHING_FOUND: i32 = 9003;
 
 /// Slurm's text for a number that is given here.
 pub(crate) fn text(number: i32) -> &'static str {
@@ -41,6 +46,7 @@ pub(crate) fn text(number: i32) -> &'static str {
         RECEIVE => "Communications receive error",
         AUTHENTICATION => "Protocol authentication error",
         NO_CHANGE => "Data has not changed since time specified",
+        FOREIGN_USER => "Invalid user id",
         NO_SCRIPT => "Job script not specified",
         INVALID_JOB_ID => "Invalid job id specified",
         INVALID_NODE => "Invalid node name specified",
@@ -134,24 +140,39 @@ pub(crate) fn of(code: RefusalCode) -> i32 {
     }
 }
 
-/// Slurm's text for a number: of a refusal, or one of those above.
+/// Slurm's text for a number: of a refusal, or one of those above; for others one that says the same.
 pub(crate) fn text_of(number: i32) -> Option<&'static str> {
     let refused = REFUSALS.iter().find(|code| of(**code) == number);
     match (refused, text(number)) {
         // Numbers of the C library have its texts.
         _ if (0..1000).contains(&number) => None,
         (Some(code), _) => Some(code.text()),
-        (None, UNKNOWN) => None,
+        (None, UNKNOWN) => texts::text(number),
         (None, known) => Some(known),
     }
 }
 
 /// The number of the longest text of a refusal that is in a message.
 pub(crate) fn named_in(message: &str) -> Option<i32> {
-    let named = REFUSALS.iter().filter(|code| message.contains(code.text()));
+    let refusals = REFUSALS.iter().map(|code| (code.text(), of(*code)));
+    let all = refusals.chain([(text(FOREIGN_USER), FOREIGN_USER)]);
+    let named = all.filter(|(text, _)| message.contains(text));
     named
-        .max_by_key(|code| code.text().len())
-        .map(|code| of(*code))
+        .max_by_key(|(text, _)| text.len())
+        .map(|(_, number)| number)
+}
+
+/// The system's text for one of its numbers.
+pub(crate) fn of_system(number: i32) -> &'static str {
+    texts::of_system(number)
+}
+
+/// The system's text for a failure, without the number that Rust adds.
+pub(crate) fn system_text(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(number) => texts::of_system(number).to_owned(),
+        None => error.to_string(),
+    }
 }
 
 /// Text of a number that has no other.
@@ -178,3 +199,21 @@ const REFUSALS: &[RefusalCode] = &[
     R::StorageFull, R::Busy, R::TooManyJobs, R::InvalidValue, R::NoSuchTrigger, R::TooManyTriggers,
     R::DuplicateTrigger, R::CrontabsDisabled,
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_texts_and_texts_numbers() {
+        assert_eq!(text_of(2010), Some("Invalid user id"));
+        assert_eq!(text_of(2042), Some("Job is held"));
+        assert_eq!((text_of(2999), text_of(2)), (None, None));
+        let refused = "slurm_update error: Invalid user id";
+        assert_eq!((named_in(refused), named_in("other")), (Some(2010), None));
+        assert_eq!(
+            system_text(&io::Error::from_raw_os_error(2)),
+            "No such file or directory"
+        );
+    }
+}
