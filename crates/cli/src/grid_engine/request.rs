@@ -1,6 +1,7 @@
 //! The request of a submission, gathered from all places in order, the weakest first.
 
 use super::arguments::OptionArgument;
+use super::core_binding;
 use muster_conf::grid_engine::{AllocationRule, Mapping, resources};
 use muster_model::index_set::IndexSet;
 
@@ -17,7 +18,7 @@ pub(super) enum Refused {
 const WRONG_VALUE: u8 = 7;
 
 impl Refused {
-    fn usage(text: String) -> Refused {
+    pub(super) fn usage(text: String) -> Refused {
         Refused::Line(format!("qsub: {text}"), WRONG_VALUE)
     }
 }
@@ -89,6 +90,8 @@ pub(super) struct Request {
     /// `-verify`: print the job, and submit nothing.
     pub(super) is_shown_only: bool,
     pub(super) now: bool,
+    /// `-binding`, as it is shown.
+    pub(super) binding: Option<String>,
     /// `-jc`.
     pub(super) class: Option<String>,
     /// `-clearp`, `-clears`.
@@ -154,6 +157,22 @@ impl Request {
         Some(self.rule.unwrap_or(own))
     }
 
+    /// Puts a parallel environment in place of a pattern (`-pe mpi* 4`): the first one that can have such a number of slots. A
+    /// pattern that fits none stays, and is refused as a name is.
+    pub(super) fn choose_environment(&mut self, mapping: &Mapping) {
+        let Some((pe, slots)) = self.pe.as_mut().filter(|(pe, _)| super::is_pattern(pe)) else {
+            return;
+        };
+        let mut all = mapping.environments();
+        all.retain(|(name, _)| super::fits(pe, name));
+        let can = |(_, rule): &&(String, AllocationRule)| {
+            self.rule.unwrap_or(*rule).tasks_of(&slots.all).is_some()
+        };
+        if let Some((name, _)) = all.iter().find(can).or(all.first()) {
+            pe.clone_from(name);
+        }
+    }
+
     /// Checks options that need others beside them; those of a job class may come later.
     ///
     /// # Errors
@@ -208,7 +227,8 @@ impl Request {
             "N" => self.name = Some(job_name(value)?),
             "notify" => self.notify = true,
             "masterq" => self.master_queues = list(given)?,
-            "mbind" => self.mem_bind = Some(memory_binding(value)?),
+            "binding" => self.binding = Some(core_binding::strategy(&given.values)?),
+            "mbind" => self.mem_bind = Some(core_binding::of_memory(value)?),
             "now" => self.now = yes(given)?,
             "p" => self.priority = priority(value)?,
             "pe" => self.pe = Some(parallel_environment(&given.values)?),
@@ -332,6 +352,15 @@ fn job_name(text: &str) -> Result<String, Refused> {
     object_name(text)
 }
 
+/// The name of a parallel environment, or a pattern of names.
+fn environment_name(text: &str) -> Result<String, Refused> {
+    let plain: String = text.chars().filter(|c| !"*?[]|".contains(*c)).collect();
+    if super::is_pattern(text) && plain.is_empty() {
+        return Ok(text.to_owned());
+    }
+    object_name(&plain).map(|_| text.to_owned())
+}
+
 /// The rules for names of jobs and projects.
 pub(super) fn object_name(text: &str) -> Result<String, Refused> {
     let job = |why: String| Err(Refused::Job(why));
@@ -444,21 +473,6 @@ fn allocation_rule(text: &str) -> Result<AllocationRule, Refused> {
     })
 }
 
-/// `-mbind`. The memory of a task is that of the CPUs which it is bound to.
-fn memory_binding(text: &str) -> Result<&'static str, Refused> {
-    match text {
-        "cores:strict" | "nlocal:strict" => Ok("local"),
-        "cores" | "nlocal" => Ok("prefer,local"),
-        "round_robin" | "round_robin:strict" => Err(Refused::Line(
-            "qsub: -mbind round_robin is not supported: have the script start the program by numactl --interleave=all".to_owned(),
-            1,
-        )),
-        _ => Err(Refused::usage(format!(
-            "invalid argument \"{text}\" to -mbind: it is cores or nlocal, with or without :strict"
-        ))),
-    }
-}
-
 /// A file mode creation mask, in octal.
 fn umask(text: &str) -> Result<u32, Refused> {
     let has_digits_alone = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
@@ -515,7 +529,7 @@ fn parallel_environment(values: &[String]) -> Result<(String, Slots), Refused> {
         });
     }
     let text = texts.join(",");
-    Ok((object_name(name)?, Slots { all, text }))
+    Ok((environment_name(name)?, Slots { all, text }))
 }
 
 /// `[[CC]YY]MMDDhhmm[.SS]` as `YYYY-MM-DDThh:mm:ss`. Without a year it is this one, so the year is left to the caller as `0000`.
@@ -628,6 +642,23 @@ mod tests {
         );
         assert_eq!(date_time("203012312359").unwrap(), "2030-12-31T23:59:00");
         assert_eq!(date_time("12312359.07").unwrap(), "0000-12-31T23:59:07");
+    }
+
+    #[test]
+    fn patterns_of_environments_are_names() {
+        let (mapping, _) = Mapping::parse("pe mpi16 16\npe mpi4 4\npe smp $pe_slots\n", "sge.conf");
+        for (given, chosen) in [
+            ("mpi* 4", "mpi4"),
+            ("mpi* 32", "mpi16"),
+            ("mpi* 5", "mpi16"),
+            ("s?p 5", "smp"),
+            ("lam* 5", "lam*"),
+            ("mpi4 16", "mpi4"),
+        ] {
+            let mut asked = request(&format!("-pe {given}")).unwrap();
+            asked.choose_environment(&mapping);
+            assert_eq!(asked.pe.unwrap().0, chosen, "{given}");
+        }
     }
 
     #[test]

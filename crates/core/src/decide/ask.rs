@@ -8,6 +8,7 @@ use muster_model::config::{ClusterConfig, EnforcePartLimits, PartitionConfig};
 use muster_model::cpuset::CpuSet;
 use muster_model::features::{self, Alternative};
 use muster_model::gpu_parts;
+use muster_model::grid_engine::waits_if_impossible;
 use muster_model::limits::{
     CONSTRAINT_ALTERNATIVES_MAX, CONSTRAINT_COUNTS_MAX, DEVICE_KINDS_MAX, HOSTLIST_BYTES_MAX,
     JOB_DEVICES_MAX, NAME_BYTES_MAX, NODE_COUNT_MAX, NODE_CPUS_MAX, NODE_DEVICES_MAX, NODE_MIB_MAX,
@@ -15,16 +16,46 @@ use muster_model::limits::{
 };
 use muster_model::node::Node;
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_model::spec::{DeviceBinding, GresAsk, MemoryAsk, ResourceAsk};
+use muster_model::spec::{DeviceBinding, GresAsk, JobSpec, MemoryAsk, ResourceAsk};
 use muster_model::task_range::{TaskRange, TaskRangeError};
 use muster_model::topology::{Topology, TopologyKind, switch_wait_s};
 use std::collections::BTreeSet;
+
+/// What becomes of a job that asks for more than any node has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum IfImpossible {
+    Refuse,
+    /// Nodes may come.
+    Wait,
+}
+
+impl IfImpossible {
+    pub(super) fn of(spec: &JobSpec) -> IfImpossible {
+        match waits_if_impossible(spec) {
+            true => IfImpossible::Wait,
+            false => IfImpossible::Refuse,
+        }
+    }
+
+    fn allow(self, checked: Result<(), Refusal>) -> Result<(), Refusal> {
+        match checked {
+            Err(refusal)
+                if self == IfImpossible::Wait
+                    && refusal.code == RefusalCode::NodeConfigUnavailable =>
+            {
+                Ok(())
+            }
+            checked => checked,
+        }
+    }
+}
 
 /// Checks an ask against the cluster, and completes it: nodes named are nodes needed.
 pub(super) fn check(
     state: &State,
     partitions: &[&PartitionConfig],
     ask: &mut ResourceAsk,
+    impossible: IfImpossible,
 ) -> Result<(), Refusal> {
     check_texts(ask)?;
     check_nodelists(state, partitions, ask)?;
@@ -32,8 +63,8 @@ pub(super) fn check(
     if let Some(first) = partitions.first() {
         fit_memory(max_memory(state.config.as_deref(), first), ask);
     }
-    check_memory(state, partitions, ask)?;
-    check_sizes(state, partitions, ask)?;
+    impossible.allow(check_memory(state, partitions, ask))?;
+    impossible.allow(check_sizes(state, partitions, ask))?;
     if let Some(constraint) = &ask.constraint {
         check_constraint(state, "--constraint", constraint)?;
     }
@@ -44,8 +75,8 @@ pub(super) fn check(
     }
     check_alternatives(ask)?;
     check_segment(state, partitions, ask)?;
-    check_devices(state, ask)?;
-    check_binding(state, partitions, ask)?;
+    check_devices(state, ask, impossible)?;
+    impossible.allow(check_binding(state, partitions, ask))?;
     if let (Some(asked), Some(config)) = (&mut ask.switches, &state.config) {
         asked.wait_s = Some(switch_wait_s(asked.wait_s, &config.scheduler_parameters));
     }
@@ -516,7 +547,11 @@ fn lonely_sign(constraint: &str) -> Option<char> {
 }
 
 /// Devices that the job asks for, however they are counted: what one node must have of them, and all together.
-fn check_devices(state: &State, ask: &ResourceAsk) -> Result<(), Refusal> {
+fn check_devices(
+    state: &State,
+    ask: &ResourceAsk,
+    impossible: IfImpossible,
+) -> Result<(), Refusal> {
     if !ask.wants_devices() {
         return Ok(());
     }
@@ -565,8 +600,8 @@ fn check_devices(state: &State, ask: &ResourceAsk) -> Result<(), Refusal> {
                 ..g.clone()
             }
         }));
-    { of_node }.try_for_each(|gres| check_gres(state, &gres))?;
-    (devices.per_job.iter()).try_for_each(|gres| {
+    { of_node }.try_for_each(|gres| impossible.allow(check_gres(state, &gres)))?;
+    let all_together = (devices.per_job.iter()).try_for_each(|gres| {
         let there: u64 = state
             .nodes
             .iter()
@@ -583,7 +618,8 @@ fn check_devices(state: &State, ask: &ResourceAsk) -> Result<(), Refusal> {
                 gres.count
             ),
         ))
-    })
+    });
+    impossible.allow(all_together)
 }
 
 /// A job with CPUs next to devices only can have no more of a node than are next to that many of its devices.
