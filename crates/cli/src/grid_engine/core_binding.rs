@@ -1,6 +1,4 @@
-//! `-binding` and `-mbind`. A job is always bound to the CPUs that it has, so a strategy of binding is checked, kept and shown.
-
-use super::request::Refused;
+//! `-binding`. A job is always bound to the CPUs that it has, so a strategy of binding is checked, kept and shown.
 
 /// Cores that a list names at most.
 const CORES_MAX: usize = 1024;
@@ -9,7 +7,7 @@ const CORES_MAX: usize = 1024;
 ///
 /// # Errors
 /// It is no strategy.
-pub(super) fn strategy(values: &[String]) -> Result<String, Refused> {
+pub(super) fn strategy(values: &[String]) -> Result<String, String> {
     let (who, text) = match values {
         [who, text] => (who.as_str(), text.as_str()),
         [text] => ("set", text.as_str()),
@@ -17,10 +15,10 @@ pub(super) fn strategy(values: &[String]) -> Result<String, Refused> {
     };
     match is_strategy(text) {
         true => Ok(format!("{who} {text}")),
-        false => Err(Refused::usage(format!(
+        false => Err(format!(
             "invalid argument \"{text}\" to -binding: it is linear:CORES[:SOCKET,CORE], striding:CORES:STEP[:SOCKET,CORE] or \
              explicit:SOCKET,CORE[:SOCKET,CORE ...]"
-        ))),
+        )),
     }
 }
 
@@ -50,24 +48,6 @@ fn is_count(text: &str) -> bool {
 fn is_core(text: &str) -> bool {
     let pair = text.split_once(',');
     pair.is_some_and(|(socket, core)| is_number(socket) && is_number(core))
-}
-
-/// `-mbind`, as `--mem-bind` has it. The memory of a task is that of the CPUs which it is bound to.
-///
-/// # Errors
-/// It is no policy, or one that is not implemented.
-pub(super) fn of_memory(text: &str) -> Result<&'static str, Refused> {
-    match text {
-        "cores:strict" | "nlocal:strict" => Ok("local"),
-        "cores" | "nlocal" => Ok("prefer,local"),
-        "round_robin" | "round_robin:strict" => Err(Refused::Line(
-            "qsub: -mbind round_robin is not supported: have the script start the program by numactl --interleave=all".to_owned(),
-            1,
-        )),
-        _ => Err(Refused::usage(format!(
-            "invalid argument \"{text}\" to -mbind: it is cores or nlocal, with or without :strict"
-        ))),
-    }
 }
 
 #[cfg(test)]

@@ -113,7 +113,7 @@ fn verify(client: &mut Client, submit: &UserCommand, must: bool) -> Result<(), E
     {
         *test_only = true;
         spec.hold = false;
-        // It is asked about what is.
+        // The question is about the nodes that there are.
         spec.shown.retain(|(key, _)| key != marks::VERIFY);
     }
     match client.command(asked) {

@@ -18,7 +18,7 @@ pub(super) enum Refused {
 const WRONG_VALUE: u8 = 7;
 
 impl Refused {
-    pub(super) fn usage(text: String) -> Refused {
+    fn usage(text: String) -> Refused {
         Refused::Line(format!("qsub: {text}"), WRONG_VALUE)
     }
 }
@@ -157,22 +157,6 @@ impl Request {
         Some(self.rule.unwrap_or(own))
     }
 
-    /// Puts a parallel environment in place of a pattern (`-pe mpi* 4`): the first one that can have such a number of slots. A
-    /// pattern that fits none stays, and is refused as a name is.
-    pub(super) fn choose_environment(&mut self, mapping: &Mapping) {
-        let Some((pe, slots)) = self.pe.as_mut().filter(|(pe, _)| super::is_pattern(pe)) else {
-            return;
-        };
-        let mut all = mapping.environments();
-        all.retain(|(name, _)| super::fits(pe, name));
-        let can = |(_, rule): &&(String, AllocationRule)| {
-            self.rule.unwrap_or(*rule).tasks_of(&slots.all).is_some()
-        };
-        if let Some((name, _)) = all.iter().find(can).or(all.first()) {
-            pe.clone_from(name);
-        }
-    }
-
     /// Checks options that need others beside them; those of a job class may come later.
     ///
     /// # Errors
@@ -227,8 +211,10 @@ impl Request {
             "N" => self.name = Some(job_name(value)?),
             "notify" => self.notify = true,
             "masterq" => self.master_queues = list(given)?,
-            "binding" => self.binding = Some(core_binding::strategy(&given.values)?),
-            "mbind" => self.mem_bind = Some(core_binding::of_memory(value)?),
+            "binding" => {
+                self.binding = Some(core_binding::strategy(&given.values).map_err(Refused::usage)?)
+            }
+            "mbind" => self.mem_bind = Some(memory_binding(value)?),
             "now" => self.now = yes(given)?,
             "p" => self.priority = priority(value)?,
             "pe" => self.pe = Some(parallel_environment(&given.values)?),
@@ -471,6 +457,21 @@ fn allocation_rule(text: &str) -> Result<AllocationRule, Refused> {
             "invalid argument \"{text}\" to -par: it is $pe_slots, $fill_up, $round_robin or a number of slots on each host"
         ))
     })
+}
+
+/// `-mbind`. The memory of a task is that of the CPUs which it is bound to.
+fn memory_binding(text: &str) -> Result<&'static str, Refused> {
+    match text {
+        "cores:strict" | "nlocal:strict" => Ok("local"),
+        "cores" | "nlocal" => Ok("prefer,local"),
+        "round_robin" | "round_robin:strict" => Err(Refused::Line(
+            "qsub: -mbind round_robin is not supported: have the script start the program by numactl --interleave=all".to_owned(),
+            1,
+        )),
+        _ => Err(Refused::usage(format!(
+            "invalid argument \"{text}\" to -mbind: it is cores or nlocal, with or without :strict"
+        ))),
+    }
 }
 
 /// A file mode creation mask, in octal.

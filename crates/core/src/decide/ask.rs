@@ -21,7 +21,7 @@ use muster_model::task_range::{TaskRange, TaskRangeError};
 use muster_model::topology::{Topology, TopologyKind, switch_wait_s};
 use std::collections::BTreeSet;
 
-/// What becomes of a job that asks for more than any node has.
+/// The answer to a request for more than any node has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IfImpossible {
     Refuse,
