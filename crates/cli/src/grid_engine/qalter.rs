@@ -235,7 +235,7 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
     })
 }
 
-/// Whether a change may make a job one that no node can run: `-w` says what becomes of it then.
+/// Whether a change may make a job one that no node can run, which `-w` allows or refuses.
 fn asks_for_room(update: &JobUpdate) -> bool {
     update.ask.is_some() || update.partitions.is_some()
 }

@@ -37,7 +37,7 @@ pub(super) fn list(
     Ok(listing.finish(&ctx))
 }
 
-/// Lines, by what they share.
+/// Lines, with the texts that several of them have in common.
 pub(super) struct PlainListing<'m> {
     mapping: &'m Mapping,
     wanted: &'m QstatFilter,
