@@ -6,10 +6,11 @@
 # does nothing else, with a release build; with another build the lines say how the parts compare and no more.
 #   JOBS=500      submissions of each kind          TASKS=2000    tasks of the array
 #   WAITING=10000 jobs that listings list           ROUNDS=5      runs of which the median counts
+#   SUBMITTERS=8  that submit at the same time
 set -euo pipefail
-[ $# -ge 2 ] || { sed -n '2,9p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,10p' "$0" >&2; exit 2; }
 muster=$(readlink -f "$1") dir=$(readlink -m "$2") peer=${3:+$(readlink -f "$3")}
-JOBS=${JOBS:-500} TASKS=${TASKS:-2000} WAITING=${WAITING:-10000} ROUNDS=${ROUNDS:-5}
+JOBS=${JOBS:-500} TASKS=${TASKS:-2000} WAITING=${WAITING:-10000} ROUNDS=${ROUNDS:-5} SUBMITTERS=${SUBMITTERS:-8}
 mkdir -p "$dir" && chmod 755 "$dir"
 export MUSTER_HOME=$dir/home
 mkdir -p "$MUSTER_HOME" && chmod 755 "$MUSTER_HOME"
@@ -40,6 +41,8 @@ say() {
 
 sbatches() { for _ in $(seq "$JOBS"); do sbatch -H -o /dev/null --wrap true; done; }
 qsubs() { for _ in $(seq "$JOBS"); do qsub -h -terse -b y -shell n -o /dev/null -j y /bin/true; done; }
+# The same number of jobs by so many submitters at a time.
+at_once() { seq "$JOBS" | xargs -P "$SUBMITTERS" -n $((JOBS / SUBMITTERS)) sh -c 'for i; do qsub -h -terse -b y -shell n -o /dev/null -j y /bin/true; done' at_once; }
 empty() { while [ -n "$(qstat -u '*')" ]; do sleep .05; done; }
 array() { qsub -terse -t "1-$TASKS" -b y -shell n -o /dev/null -j y /bin/true; empty; }
 clear_jobs() { scancel --user="$(id -un)" >/dev/null 2>&1 || true; empty; }
@@ -53,6 +56,9 @@ at_peer() {
   "${run[@]}"
 }
 peer_qsubs() { at_peer "for i in \$(seq $JOBS); do qsub -h -terse -b y -shell n -o /dev/null -j y /bin/true; done"; }
+peer_at_once() {
+  at_peer "seq $JOBS | xargs -P $SUBMITTERS -n $((JOBS / SUBMITTERS)) sh -c 'for i; do qsub -h -terse -b y -shell n -o /dev/null -j y /bin/true; done' at_once"
+}
 peer_array() {
   at_peer "qsub -terse -t 1-$TASKS -b y -shell n -o /dev/null -j y /bin/true; while [ -n \"\$(qstat -u '*')\" ]; do sleep .05; done"
 }
@@ -68,6 +74,10 @@ sbatch_rate=$(per_second "$JOBS" "$(middle "${s[@]}")") qsub_rate=$(per_second "
 say "sbatch, one after the other" "$sbatch_rate" jobs/s
 say "qsub, one after the other" "$qsub_rate" jobs/s
 say "qsub, of sbatch" "$(ratio "$qsub_rate" "$sbatch_rate")" "" ge 0.5
+p=()
+for _ in $(seq "$ROUNDS"); do p+=("$(took at_once)"); clear_jobs; done
+once_rate=$(per_second "$JOBS" "$(middle "${p[@]}")")
+say "qsub, $SUBMITTERS at a time" "$once_rate" jobs/s
 own_array=$(took array)
 say "array of $TASKS, end to end" "$own_array" ms
 
@@ -76,6 +86,10 @@ if [ -n "$peer" ]; then
   at_peer "qdel -u '*'" >/dev/null || true
   say "Grid Engine: qsub, one after the other" "$rate" jobs/s
   say "qsub, of Grid Engine's" "$(ratio "$qsub_rate" "$rate")" "" ge 5
+  rate=$(per_second "$JOBS" "$(took peer_at_once)")
+  at_peer "qdel -u '*'" >/dev/null || true
+  say "Grid Engine: qsub, $SUBMITTERS at a time" "$rate" jobs/s
+  say "qsub $SUBMITTERS at a time, of Grid Engine's" "$(ratio "$once_rate" "$rate")" "" ge 5
   theirs=$(took peer_array)
   say "Grid Engine: array of $TASKS, end to end" "$theirs" ms
   say "Grid Engine's time for the array, of Muster's" "$(ratio "$theirs" "$own_array")" "" ge 20

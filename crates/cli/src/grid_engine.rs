@@ -2,6 +2,7 @@
 //! Grid Engine 8.1.9; their requests to the controller are those of Slurm's commands.
 
 pub(crate) mod arguments;
+mod core_binding;
 mod defaults;
 mod environment;
 pub(crate) mod interactive;
@@ -138,6 +139,13 @@ fn unable_to_run(why: &str) -> ExitCode {
 /// Why the controller could not be asked.
 fn unreachable(error: &crate::connect::ConnectError) -> ExitCode {
     fail(&format!("error: {error}"), 1)
+}
+
+/// The system's text for a failure, without its number.
+fn reason(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next();
+    text.unwrap_or_default().to_owned()
 }
 
 /// Whether a word is a pattern and no plain name.

@@ -37,8 +37,14 @@ pub const SUBMIT_DIR: &str = "ge-submit-dir";
 /// The shell that `-S` names.
 pub const SHELL: &str = "ge-shell";
 
+/// The level of `-w` that qsub was given: with `w` and `n`, a job that no node can run is taken and waits.
+pub const VERIFY: &str = "ge-verify";
+
+/// The strategy of `-binding`, as it is shown.
+pub const BINDING: &str = "ge-binding";
+
 /// All of these names, and that of the commands of Torque.
-pub const NAMES: [&str; 15] = [
+pub const NAMES: [&str; 17] = [
     COMMAND,
     QUEUE,
     PE,
@@ -53,6 +59,8 @@ pub const NAMES: [&str; 15] = [
     PE_RANGE,
     SUBMIT_DIR,
     SHELL,
+    VERIFY,
+    BINDING,
     crate::torque::COMMAND,
 ];
 
@@ -95,11 +103,24 @@ pub fn is_marked(spec: &JobSpec) -> bool {
     value(spec, COMMAND).is_some()
 }
 
+/// The strategy of `-binding`; `NONE` if there is none.
+pub fn binding(spec: &JobSpec) -> &str {
+    value(spec, BINDING).unwrap_or("NONE")
+}
+
+/// Whether a job waits that no node can run, instead of being refused: nodes may come.
+pub fn waits_if_impossible(spec: &JobSpec) -> bool {
+    matches!(value(spec, VERIFY), Some("w" | "n"))
+}
+
 /// The content of Grid Engine's host file of a parallel job: a line for each host with its slots and queue.
 pub const HOSTS: &str = "MUSTER_PE_HOSTS";
 
+/// Variables with the paths of a job's standard input, output and error.
+pub const STREAM_PATHS: [&str; 3] = ["SGE_STDIN_PATH", "SGE_STDOUT_PATH", "SGE_STDERR_PATH"];
+
 /// Names of variables that describe one job: the new job's own take their place, and none is left over from another job.
-pub const VARIABLES: [&str; 19] = [
+pub const VARIABLES: [&str; 22] = [
     "JOB_ID",
     "JOB_NAME",
     "JOB_SCRIPT",
@@ -119,6 +140,9 @@ pub const VARIABLES: [&str; 19] = [
     "SGE_TASK_STEPSIZE",
     "SGE_HGR_gpu",
     "SGE_CLUSTER_NAME",
+    STREAM_PATHS[0],
+    STREAM_PATHS[1],
+    STREAM_PATHS[2],
 ];
 
 #[cfg(test)]

@@ -29,13 +29,19 @@ const OWN_KEYS: [&str; 14] = [
 
 /// Files that a controller and its nodes read from the directory of slurm.conf and that name nothing of a private
 /// cluster's own.
-const COMPANIONS: [&str; 7] = [
+const COMPANIONS: [&str; 13] = [
     "cgroup.conf",
+    "cli_filter.lua",
     "gres.conf",
+    "job_classes.conf",
     "job_container.conf",
+    "job_submit.lua",
+    "sge.conf",
+    "site_options.conf",
     "topology.conf",
     "topology.yaml",
     "mpi.conf",
+    "verifier.conf",
     // The addresses and keys are the site's: notices of this cluster go there too.
     muster_conf::webhooks::FILE,
 ];

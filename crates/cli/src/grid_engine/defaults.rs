@@ -118,7 +118,8 @@ fn wrong_file(text: String) -> Misplaced {
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Misplaced {
-    wrong_file(format!("qsub: cannot read {}: {error}", path.display()))
+    let why = super::reason(error);
+    wrong_file(format!("qsub: cannot read {}: {why}", path.display()))
 }
 
 /// The options of a file of `-@`.

@@ -140,7 +140,7 @@ static OPTIONS: &[Opt] = &[
     opt("P", "project", "project"),
     opt("q", "queues", "queues to run in"),
     opt("R", "y|n", "reserve resources")
-        .stored("all jobs that wait first in line have their resources reserved"),
+        .partly("all jobs that wait first in line have their resources reserved"),
     flag("soft", "requests after this need not be met")
         .partly("for features of nodes and queues; of consumables it is refused, as in Grid Engine; others cause a warning"),
     opt("S", "path", "shell").refused("the user's own shell is started"),
@@ -233,6 +233,9 @@ fn words(
             .map_err(|refused| qsub::complain(&refused))?;
     }
     let command = verified(name, parsed, verifiers, &mut request, command)?;
+    if request.pe.is_some() {
+        request.choose_environment(&site::mapping()?);
+    }
     let (mut words, queue) = options(name, &request, command.as_deref())?;
     if parsed.last("now").is_none_or(|now| now.starts_with('y')) {
         words.push(format!("--immediate={AT_ONCE_S}"));

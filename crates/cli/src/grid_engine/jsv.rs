@@ -50,7 +50,11 @@ fn one(
 ) -> Result<(), String> {
     let path = url.strip_prefix("script:").unwrap_or(url);
     let here;
-    let path = match path.contains('/') && !path.starts_with('/') && !path.contains('@') {
+    let has_type = path
+        .split_once(':')
+        .is_some_and(|(kind, _)| !kind.contains('/'));
+    let is_whole = path.starts_with('/') || path.contains('@') || has_type;
+    let path = match path.contains('/') && !is_whole {
         true => {
             here = crate::submit::line::current_dir().join(path);
             here.to_str().ok_or("the path of the JSV is not UTF-8")?
@@ -95,7 +99,7 @@ fn talk(path: &str, asked: JsvRequest) -> Result<Outcome, String> {
         io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
             "it ended without an answer".to_owned()
         }
-        _ => e.to_string(),
+        _ => super::reason(&e),
     };
     let (own, theirs) = UnixStream::pair().map_err(text)?;
     let root = env("SGE_ROOT").unwrap_or_else(|| SGE_ROOT.to_owned());

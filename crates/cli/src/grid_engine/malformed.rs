@@ -51,7 +51,11 @@ fn of_verifier(line: &str) -> Option<String> {
 }
 
 /// Options in a script, and a word that the error must have.
-const OPTIONS: [(&str, &str); 47] = [
+const OPTIONS: [(&str, &str); 51] = [
+    ("-R x", "-R"),
+    ("-binding x", "-binding"),
+    ("-binding linear:0", "linear:0"),
+    ("-binding striding:1 -cwd", "striding:1"),
     ("-nonsense", "-nonsense"),
     ("-N", "-N"),
     ("-N 1bad", "1bad"),

@@ -12,6 +12,24 @@ use muster_model::config::PartitionConfig;
 use muster_model::hostlist;
 use std::process::ExitCode;
 
+impl Request {
+    /// Puts a parallel environment in place of a pattern (`-pe mpi* 4`): the first one that can have such a number of slots. A
+    /// pattern that fits none stays, and is refused as a name is.
+    pub(super) fn choose_environment(&mut self, mapping: &Mapping) {
+        let Some((pe, slots)) = self.pe.as_mut().filter(|(pe, _)| super::is_pattern(pe)) else {
+            return;
+        };
+        let mut all = mapping.environments();
+        all.retain(|(name, _)| super::fits(pe, name));
+        let can = |(_, rule): &&(String, AllocationRule)| {
+            self.rule.unwrap_or(*rule).tasks_of(&slots.all).is_some()
+        };
+        if let Some((name, _)) = all.iter().find(can).or(all.first()) {
+            pe.clone_from(name);
+        }
+    }
+}
+
 /// Sets the partitions, and the nodes where not all of these will do.
 ///
 /// # Errors

@@ -144,9 +144,7 @@ static OPTIONS: &[Opt] = &[
         "e|w|n|p|v",
         "verify: v and p say whether queues can run the job",
     )
-    .partly(
-        "after the other changes of the line are made; what can never run is refused at all levels",
-    ),
+    .partly("after the other changes of the line are made; w gives no warning"),
     opt("wd", "directory", "run in this directory"),
     opt("@", "file", "read options from a file").refused("write them on the command line"),
     flag("help", "print this help"),
@@ -182,10 +180,12 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
     let is_change = |given: &&&OptionArgument| !matches!(given.name, "hard" | "soft" | "w");
     let asked: Vec<&OptionArgument> = asked.iter().filter(is_change).copied().collect();
     let is_verified = matches!(request.verify, Some('v' | 'p'));
+    let level = request.verify.filter(|_| !is_verified);
     if asked.is_empty() && !is_verified && hold.is_none() && parsed.ignored.is_empty() {
         return Err(fail("qalter: nothing is to be changed", 1));
     }
     let mapping = site::mapping()?;
+    request.choose_environment(&mapping);
     let mut client = Client::connect_patiently(line::PATIENCE).map_err(|e| unreachable(&e))?;
     if let Some(change) = hold {
         let kinds = parsed.last("h").unwrap_or_default();
@@ -215,7 +215,11 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
                 say::stdout(&format!("modified reservation behaviour of job {number}\n"));
                 continue;
             }
-            let (update, what) = update(name, &request, &job, &mapping, client)?;
+            let (mut update, what) = update(name, &request, &job, &mapping, client)?;
+            if let Some(level) = level.filter(|_| asks_for_room(&update)) {
+                let level = (marks::VERIFY.to_owned(), level.to_string());
+                update.shown.push(level);
+            }
             let command = UserCommand::UpdateJob {
                 target: target.clone(),
                 update: Box::new(update.clone()),
@@ -229,6 +233,11 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
             false => Ok(()),
         }
     })
+}
+
+/// Whether a change may make a job one that no node can run, which `-w` allows or refuses.
+fn asks_for_room(update: &JobUpdate) -> bool {
+    update.ask.is_some() || update.partitions.is_some()
 }
 
 /// `-w v`, `-w p`: says whether queues can run the job as it is now, and why not.

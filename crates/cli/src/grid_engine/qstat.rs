@@ -2,6 +2,7 @@
 
 pub(super) mod detail;
 mod detail_xml;
+mod filter;
 pub(super) mod lines;
 pub(super) mod matching;
 mod messages;
@@ -12,15 +13,15 @@ mod usage;
 pub(super) mod xml;
 
 use super::arguments::Parsed;
-use super::{fail, fits, resources, run_command, selection, site, unreachable};
+use super::{fail, fits, resources, run_command, site, unreachable};
 use crate::connect::{Client, ConnectError};
 use crate::listing::context::Ctx;
 use crate::listing::query;
 use crate::options::{HelpForm, Opt, Spec, flag, opt};
+use filter::QstatFilter;
 use lines::{Entry, EntrySource, View};
 use muster_conf::grid_engine::Mapping;
 use muster_model::job::Job;
-use muster_proto::client::JobFilter;
 use queues::Instance;
 use std::process::ExitCode;
 use usage::Measured;
@@ -136,7 +137,7 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
         view: &view,
         measured: &measured,
     };
-    let mut entries = entries(source, &jobs, &wanted);
+    let mut entries = wanted.entries(source, &jobs);
     if let Some(list) = parsed.last("q") {
         let known = queues::of_cluster(&ctx, &mapping, &jobs);
         let chosen = queues::chosen(&known, list);
@@ -207,89 +208,6 @@ fn retain(entries: &mut Vec<Entry>, known: &[Instance], ctx: &Ctx) {
     });
 }
 
-/// Which jobs are wanted.
-#[derive(Clone, Debug, Default)]
-pub(super) struct QstatFilter {
-    /// Users whose jobs are listed; all if absent.
-    uids: Option<Vec<u32>>,
-    pending: bool,
-    running: bool,
-    suspended: bool,
-    ended: bool,
-    /// Kinds of holds: u, o, s, d, j, a.
-    holds: String,
-}
-
-impl QstatFilter {
-    fn read(parsed: &Parsed) -> Result<QstatFilter, ExitCode> {
-        let uids = match parsed.has("u") {
-            // Nobody has jobs of a user who is unknown, in Grid Engine too.
-            true => selection::known_users(parsed.all("u")),
-            false => Some(vec![nix::unistd::getuid().as_raw()]),
-        };
-        let mut wanted = QstatFilter {
-            uids,
-            ..QstatFilter::default()
-        };
-        let states = parsed.last("s").unwrap_or("a");
-        let mut letters = states.chars().peekable();
-        while let Some(letter) = letters.next() {
-            match letter {
-                'p' => wanted.pending = true,
-                'r' => wanted.running = true,
-                's' => wanted.suspended = true,
-                'z' => wanted.ended = true,
-                'a' => (wanted.pending, wanted.running, wanted.suspended) = (true, true, true),
-                'h' => match letters.next_if(|next| "uosdja".contains(*next)) {
-                    Some(kind) => wanted.holds.push(kind),
-                    None => wanted.holds.push_str("uosdja"),
-                },
-                _ => {
-                    let text = format!(
-                        "error: invalid argument \"{states}\" to -s: '{letter}' is not a valid state"
-                    );
-                    return Err(fail(&text, 1));
-                }
-            }
-        }
-        Ok(wanted)
-    }
-
-    /// The query to the controller; `by_all` if it is for jobs of all users, since queues show the use by everybody.
-    fn query(&self, by_all: bool) -> JobFilter {
-        let uids = match (&self.uids, by_all) {
-            (Some(uids), false) => uids.clone(),
-            _ => Vec::new(),
-        };
-        JobFilter {
-            uids,
-            active: !self.ended,
-            ..JobFilter::default()
-        }
-    }
-
-    fn has(&self, job: &Job, state: &str) -> bool {
-        let is_theirs = self
-            .uids
-            .as_ref()
-            .is_none_or(|uids| uids.contains(&job.spec.owner.uid));
-        is_theirs && self.has_state(job, state)
-    }
-
-    fn has_state(&self, job: &Job, state: &str) -> bool {
-        if job.state.is_ended() && !job.completing {
-            return self.ended;
-        }
-        if state.ends_with('w') || state.ends_with('q') {
-            return self.pending || self.holds.chars().any(|kind| lines::is_held(job, kind));
-        }
-        match state.contains(['s', 'S', 'T']) {
-            true => self.suspended || self.running,
-            false => self.running,
-        }
-    }
-}
-
 fn load(
     client: &mut Client,
     wanted: &QstatFilter,
@@ -304,19 +222,6 @@ fn load(
         query::cluster(&mut client, &mut ctx)?;
     }
     Ok((ctx, jobs))
-}
-
-fn entries<'a>(source: EntrySource<'_>, jobs: &'a [Job], wanted: &QstatFilter) -> Vec<Entry<'a>> {
-    let mut all: Vec<Entry<'a>> = Vec::new();
-    for job in jobs {
-        let state = lines::state(job);
-        if wanted.has(job, &state) {
-            all.extend(Entry::of(job, state, source));
-        }
-    }
-    lines::merge_ended(&mut all);
-    lines::sort(&mut all);
-    all
 }
 
 /// Whether one of a list of patterns fits.

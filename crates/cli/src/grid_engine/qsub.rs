@@ -9,6 +9,7 @@ use crate::connect::{Client, ConnectError, unexpected};
 use crate::say;
 use crate::submit::line;
 use muster_model::command::{Reply, UserCommand};
+use muster_model::grid_engine as marks;
 use muster_model::limits::SCRIPT_BYTES_MAX;
 use muster_model::refusal::RefusalCode;
 use muster_proto::client::Response;
@@ -37,8 +38,9 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
 }
 
 fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
-    let (request, program) = gather(args)?;
+    let (mut request, program) = gather(args)?;
     let mapping = site::mapping()?;
+    request.choose_environment(&mapping);
     let mut client = Client::connect_patiently(line::PATIENCE).map_err(|e| unreachable(&e))?;
     let command = submission::command(&request, program, &mapping, &mut client, args)?;
     if request.is_shown_only {
@@ -91,11 +93,12 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
 /// # Errors
 /// The exit status, after the error was printed.
 pub(crate) fn request(args: &[String]) -> Result<UserCommand, ExitCode> {
-    let (request, program) = gather(args)?;
+    let (mut request, program) = gather(args)?;
     if request.sync || request.verify.is_some() || request.is_shown_only {
         return Err(fail("qsub: -sync, -w and -verify have no effect here", 2));
     }
     let mapping = site::mapping()?;
+    request.choose_environment(&mapping);
     let mut client = Client::connect_patiently(line::PATIENCE).map_err(|e| unreachable(&e))?;
     let command = submission::command(&request, program, &mapping, &mut client, args)?;
     Ok(command.submit)
@@ -110,6 +113,8 @@ fn verify(client: &mut Client, submit: &UserCommand, must: bool) -> Result<(), E
     {
         *test_only = true;
         spec.hold = false;
+        // The question is about the nodes that there are.
+        spec.shown.retain(|(key, _)| key != marks::VERIFY);
     }
     match client.command(asked) {
         Err(ConnectError::Refused(refusal)) => {

@@ -1,6 +1,7 @@
 //! The request of a submission, gathered from all places in order, the weakest first.
 
 use super::arguments::OptionArgument;
+use super::core_binding;
 use muster_conf::grid_engine::{AllocationRule, Mapping, resources};
 use muster_model::index_set::IndexSet;
 
@@ -89,6 +90,8 @@ pub(super) struct Request {
     /// `-verify`: print the job, and submit nothing.
     pub(super) is_shown_only: bool,
     pub(super) now: bool,
+    /// `-binding`, as it is shown.
+    pub(super) binding: Option<String>,
     /// `-jc`.
     pub(super) class: Option<String>,
     /// `-clearp`, `-clears`.
@@ -208,6 +211,9 @@ impl Request {
             "N" => self.name = Some(job_name(value)?),
             "notify" => self.notify = true,
             "masterq" => self.master_queues = list(given)?,
+            "binding" => {
+                self.binding = Some(core_binding::strategy(&given.values).map_err(Refused::usage)?)
+            }
             "mbind" => self.mem_bind = Some(memory_binding(value)?),
             "now" => self.now = yes(given)?,
             "p" => self.priority = priority(value)?,
@@ -330,6 +336,15 @@ fn job_name(text: &str) -> Result<String, Refused> {
         ));
     }
     object_name(text)
+}
+
+/// The name of a parallel environment, or a pattern of names.
+fn environment_name(text: &str) -> Result<String, Refused> {
+    let plain: String = text.chars().filter(|c| !"*?[]|".contains(*c)).collect();
+    if super::is_pattern(text) && plain.is_empty() {
+        return Ok(text.to_owned());
+    }
+    object_name(&plain).map(|_| text.to_owned())
 }
 
 /// The rules for names of jobs and projects.
@@ -515,7 +530,7 @@ fn parallel_environment(values: &[String]) -> Result<(String, Slots), Refused> {
         });
     }
     let text = texts.join(",");
-    Ok((object_name(name)?, Slots { all, text }))
+    Ok((environment_name(name)?, Slots { all, text }))
 }
 
 /// `[[CC]YY]MMDDhhmm[.SS]` as `YYYY-MM-DDThh:mm:ss`. Without a year it is this one, so the year is left to the caller as `0000`.
@@ -628,6 +643,23 @@ mod tests {
         );
         assert_eq!(date_time("203012312359").unwrap(), "2030-12-31T23:59:00");
         assert_eq!(date_time("12312359.07").unwrap(), "0000-12-31T23:59:07");
+    }
+
+    #[test]
+    fn patterns_of_environments_are_names() {
+        let (mapping, _) = Mapping::parse("pe mpi16 16\npe mpi4 4\npe smp $pe_slots\n", "sge.conf");
+        for (given, chosen) in [
+            ("mpi* 4", "mpi4"),
+            ("mpi* 32", "mpi16"),
+            ("mpi* 5", "mpi16"),
+            ("s?p 5", "smp"),
+            ("lam* 5", "lam*"),
+            ("mpi4 16", "mpi4"),
+        ] {
+            let mut asked = request(&format!("-pe {given}")).unwrap();
+            asked.choose_environment(&mapping);
+            assert_eq!(asked.pe.unwrap().0, chosen, "{given}");
+        }
     }
 
     #[test]

@@ -556,6 +556,12 @@ fn mark(spec: &mut JobSpec, request: &Request, mapping: &Mapping) {
     if let Some(shell) = &request.shell {
         mark(marks::SHELL, shell.clone());
     }
+    if let Some(strategy) = &request.binding {
+        mark(marks::BINDING, strategy.clone());
+    }
+    if let Some(level @ ('w' | 'n')) = request.verify {
+        mark(marks::VERIFY, level.to_string());
+    }
     for (key, requests) in [(marks::HARD, &request.hard), (marks::SOFT, &request.soft)] {
         if !requests.is_empty() {
             mark(key, joined(requests));

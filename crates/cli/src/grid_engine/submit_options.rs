@@ -34,7 +34,7 @@ pub(super) static OPTIONS: &[Opt] = &[
     ),
     opt("b", "y|n", "the operand is a command and no script"),
     opt("binding", "strategy", "bind to cores")
-        .warns("a job is always bound to the CPUs that it has"),
+        .partly("it is checked and shown; a job is always bound to the CPUs that it has"),
     opt("c", "selector", "when to checkpoint").refused(NO_CHECKPOINTS),
     opt("ckpt", "name", "checkpointing environment").refused(NO_CHECKPOINTS),
     flag("clear", "forget the options that came before"),
@@ -135,7 +135,7 @@ pub(super) static OPTIONS: &[Opt] = &[
     opt("P", "project", "project; it becomes the job's account"),
     opt("q", "queues", "queues to run in: NAME, NAME@HOST, patterns"),
     opt("R", "y|n", "reserve resources")
-        .stored("all jobs that wait first in line have their resources reserved"),
+        .partly("all jobs that wait first in line have their resources reserved"),
     opt("r", "y|n", "whether the job may run again"),
     opt("rdi", "y|n", "have the scheduler say why the job waits")
         .stored("muster why JOB says so of each job"),

@@ -8,6 +8,7 @@ use muster_model::config::{ClusterConfig, EnforcePartLimits, PartitionConfig};
 use muster_model::cpuset::CpuSet;
 use muster_model::features::{self, Alternative};
 use muster_model::gpu_parts;
+use muster_model::grid_engine::waits_if_impossible;
 use muster_model::limits::{
     CONSTRAINT_ALTERNATIVES_MAX, CONSTRAINT_COUNTS_MAX, DEVICE_KINDS_MAX, HOSTLIST_BYTES_MAX,
     JOB_DEVICES_MAX, NAME_BYTES_MAX, NODE_COUNT_MAX, NODE_CPUS_MAX, NODE_DEVICES_MAX, NODE_MIB_MAX,
@@ -23,11 +24,41 @@ use std::collections::BTreeSet;
 /// Key of `--gpu-freq` in [`JobSpec::shown`].
 pub(super) const GPU_FREQUENCY: &str = "gpu-freq";
 
+/// The answer to a request for more than any node has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum IfImpossible {
+    Refuse,
+    /// Nodes may come.
+    Wait,
+}
+
+impl IfImpossible {
+    pub(super) fn of(spec: &JobSpec) -> IfImpossible {
+        match waits_if_impossible(spec) {
+            true => IfImpossible::Wait,
+            false => IfImpossible::Refuse,
+        }
+    }
+
+    fn allow(self, checked: Result<(), Refusal>) -> Result<(), Refusal> {
+        match checked {
+            Err(refusal)
+                if self == IfImpossible::Wait
+                    && refusal.code == RefusalCode::NodeConfigUnavailable =>
+            {
+                Ok(())
+            }
+            checked => checked,
+        }
+    }
+}
+
 /// Checks an ask against the cluster, and completes it: nodes named are nodes needed.
 pub(super) fn check(
     state: &State,
     partitions: &[&PartitionConfig],
     ask: &mut ResourceAsk,
+    impossible: IfImpossible,
 ) -> Result<(), Refusal> {
     check_texts(ask)?;
     check_nodelists(state, partitions, ask)?;
@@ -35,8 +66,8 @@ pub(super) fn check(
     if let Some(first) = partitions.first() {
         fit_memory(max_memory(state.config.as_deref(), first), ask);
     }
-    check_memory(state, partitions, ask)?;
-    check_sizes(state, partitions, ask)?;
+    impossible.allow(check_memory(state, partitions, ask))?;
+    impossible.allow(check_sizes(state, partitions, ask))?;
     if let Some(constraint) = &ask.constraint {
         check_constraint(state, "--constraint", constraint)?;
     }
@@ -47,8 +78,8 @@ pub(super) fn check(
     }
     check_alternatives(ask)?;
     check_segment(state, partitions, ask)?;
-    check_devices(state, ask)?;
-    check_binding(state, partitions, ask)?;
+    check_devices(state, ask, impossible)?;
+    impossible.allow(check_binding(state, partitions, ask))?;
     if let (Some(asked), Some(config)) = (&mut ask.switches, &state.config) {
         asked.wait_s = Some(switch_wait_s(asked.wait_s, &config.scheduler_parameters));
     }
@@ -532,7 +563,11 @@ pub(super) fn check_gpu_frequency(spec: &JobSpec) -> Result<(), Refusal> {
 }
 
 /// Devices that the job asks for, however they are counted: what one node must have of them, and all together.
-fn check_devices(state: &State, ask: &ResourceAsk) -> Result<(), Refusal> {
+fn check_devices(
+    state: &State,
+    ask: &ResourceAsk,
+    impossible: IfImpossible,
+) -> Result<(), Refusal> {
     if !ask.wants_devices() {
         return Ok(());
     }
@@ -581,8 +616,8 @@ fn check_devices(state: &State, ask: &ResourceAsk) -> Result<(), Refusal> {
                 ..g.clone()
             }
         }));
-    { of_node }.try_for_each(|gres| check_gres(state, &gres))?;
-    (devices.per_job.iter()).try_for_each(|gres| {
+    { of_node }.try_for_each(|gres| impossible.allow(check_gres(state, &gres)))?;
+    let all_together = (devices.per_job.iter()).try_for_each(|gres| {
         let there: u64 = state
             .nodes
             .iter()
@@ -599,7 +634,8 @@ fn check_devices(state: &State, ask: &ResourceAsk) -> Result<(), Refusal> {
                 gres.count
             ),
         ))
-    })
+    });
+    impossible.allow(all_together)
 }
 
 /// A job with CPUs next to devices only can have no more of a node than are next to that many of its devices.

@@ -192,7 +192,8 @@ pub(super) fn prepare(
         .first()
         .map_or(TimeLimit::Unlimited, |p| limit_in(p));
     ask::check_gpu_frequency(&spec)?;
-    ask::check(state, &partitions, &mut spec.ask)?;
+    let impossible = ask::IfImpossible::of(&spec);
+    ask::check(state, &partitions, &mut spec.ask, impossible)?;
     if let (MemoryAsk::Default, Some(first)) = (spec.ask.memory, partitions.first())
         && !partition_access::memory_by_gpu(state, first, &spec.ask)
     {

@@ -640,7 +640,8 @@ fn new_spec(
         }
     }
     if update.ask.is_some() || update.partitions.is_some() {
-        shared.check_ask(state, &spec.partitions, &mut spec.ask)?;
+        let impossible = ask::IfImpossible::of(&spec);
+        shared.check_ask(state, &spec.partitions, &mut spec.ask, impossible)?;
     }
     ask::check_gpu_frequency(&spec)?;
     if let Some(wanted) = &update.dependency {

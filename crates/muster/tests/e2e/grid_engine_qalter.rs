@@ -248,3 +248,112 @@ fn jobs_are_verified_and_wrong_values_have_the_name_of_the_command() {
         "verification: found suitable queue(s)"
     );
 }
+
+#[test]
+fn jobs_that_no_host_can_run_wait_where_that_is_asked_for() {
+    let c = Cluster::start(1, 2);
+    let refused = c.run("qsub -b y -w e -pe smp 99 sleep 5");
+    assert_eq!((refused.code, refused.out.as_str()), (1, ""));
+    let silent = c.run("qsub -terse -b y -w n -N SILENT -pe smp 99 sleep 5");
+    assert_eq!((silent.out.as_str(), silent.err.as_str()), ("1\n", ""));
+    let warned = c.run("qsub -terse -b y -w w -N WARNED -l h_vmem=900T sleep 5");
+    assert_eq!(warned.out, "2\n");
+    assert!(warned.err.starts_with("qsub: warning: "), "{}", warned.err);
+    c.ok("qsub -terse -h -b y -N LATER sleep 5");
+    let grown = c.run("qalter -w e -l h_vmem=900T LATER");
+    assert_eq!(grown.code, 1, "{}", grown.out);
+    c.ok("qalter -w n -l h_vmem=900T LATER");
+    c.ok("qrls LATER");
+    for (id, reason) in [
+        (1, "PartitionConfig"),
+        (2, "BadConstraints"),
+        (3, "BadConstraints"),
+    ] {
+        let states = format!("squeue -h -j {id} -o '%T %r'");
+        c.until_prints(&states, &format!("PENDING {reason}"));
+        assert_eq!(
+            c.ok(&format!("qstat | awk '$1 == {id} {{ print $5 }}'")),
+            "qw"
+        );
+        assert!(c.ok(&format!("qstat -j {id}")).contains("job_name:"));
+    }
+    // They are in nobody's way, and start when they can.
+    c.ok("qsub -terse -b y -sync y -o /dev/null -j y true");
+    c.ok("qalter -pe smp 2 SILENT");
+    c.until_prints("squeue -h -j 1 -o %T", "RUNNING");
+}
+
+#[test]
+fn a_pattern_chooses_among_parallel_environments() {
+    let c = Cluster::start(2, 2);
+    std::fs::write(
+        c.path("sge.conf"),
+        "pe smp $pe_slots\npe mpi2 2\npe mpi $fill_up\n",
+    )
+    .unwrap();
+    c.ok("qsub -terse -cwd -o /dev/null -j y -pe 'mpi*' 4 -b y -N EVEN sleep 1000");
+    assert!(
+        c.ok("qstat -j EVEN")
+            .contains("parallel environment:  mpi2 range: 4\n")
+    );
+    c.ok("qsub -terse -cwd -o /dev/null -j y -pe 'mpi*' 3 -h -b y -N ODD sleep 1000");
+    assert!(
+        c.ok("qstat -j ODD")
+            .contains("parallel environment:  mpi range: 3\n")
+    );
+    c.ok("qalter -pe 's*' 2 ODD");
+    assert!(
+        c.ok("qstat -j ODD")
+            .contains("parallel environment:  smp range: 2\n")
+    );
+    let unknown = c.run("qsub -pe 'lam*' 2 -b y true");
+    assert_eq!(
+        unknown.err,
+        "Unable to run job: job rejected: the requested parallel environment \"lam*\" does not exist\nExiting.\n"
+    );
+}
+
+#[test]
+fn jobs_know_their_files_and_show_their_binding() {
+    let c = Cluster::start(1, 2);
+    c.write(
+        "job.sh",
+        "#!/bin/sh\necho \"$SGE_STDIN_PATH $SGE_STDOUT_PATH $SGE_STDERR_PATH\"\n",
+    );
+    c.ok("qsub -sync y -cwd -N A job.sh");
+    let dir = c.ok("pwd -P");
+    assert_eq!(c.read("A.o1"), format!("/dev/null {dir}/A.o1 {dir}/A.e1\n"));
+    c.ok("SGE_STDERR_PATH=x qsub -sync y -cwd -V -N B -j y -o 'log.$JOB_ID' job.sh");
+    assert_eq!(
+        c.read("log.2"),
+        format!("/dev/null {dir}/log.2 {dir}/log.2\n")
+    );
+    let bound = c.run("qsub -terse -h -b y -binding env linear:1 true");
+    assert_eq!((bound.out.as_str(), bound.err.as_str()), ("3\n", ""));
+    let shown = c.ok("qstat -j 3");
+    assert!(
+        shown.contains("\nbinding:                    env linear:1\n"),
+        "{shown}"
+    );
+    for wrong in ["linear:0", "x", "striding:1", "explicit:1"] {
+        let ran = c.run(&format!("qsub -b y -binding {wrong} true"));
+        assert!(
+            ran.code != 0 && ran.err.contains(&format!("\"{wrong}\" to -binding")),
+            "{ran:?}"
+        );
+    }
+    let typed = c.run("qsub -b y -jsv foo:/bin/true true");
+    assert!(
+        typed.err.contains("'foo' is not a type of JSV"),
+        "{}",
+        typed.err
+    );
+    let missing = c.run("qsub -b y -@ /nosuch true");
+    assert!(
+        missing
+            .err
+            .contains("cannot read /nosuch: No such file or directory\n"),
+        "{}",
+        missing.err
+    );
+}

@@ -21,12 +21,14 @@ use crate::messages::LauncherEvent;
 use crate::pattern::{Symbols, expand};
 use crate::{signals, tmp_dir};
 use muster_model::environment::Environment;
+use muster_model::grid_engine::{STREAM_PATHS, is_marked};
 use muster_model::ids::{Attempt, JobAttempt};
 use muster_model::job::{GresShare, NodeShare};
 use muster_model::job_env;
 use muster_model::spec::{JobKind, Owner};
 use muster_proto::node::JobGrant;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 /// Whether a grant is for the node that runs the job's script.
@@ -485,16 +487,27 @@ impl LauncherNode {
         let file = |pattern: &Option<String>| pattern.as_ref().map(|p| expand(p, &symbols));
         let share = grant.alloc.nodes.get(grant.position as usize);
         let machine = self.machine.as_ref();
+        let stdin = file(&spec.stdio.stdin).unwrap_or_else(|| "/dev/null".to_owned());
+        let stdout = file(&spec.stdio.stdout).unwrap_or_else(|| expand(default, &symbols));
+        let stderr = file(&spec.stdio.stderr);
+        let mut env = self.batch_env(entry, grant, &batch.context);
+        if is_marked(spec) {
+            let files = [&stdin, &stdout, stderr.as_ref().unwrap_or(&stdout)];
+            for (name, path) in STREAM_PATHS.iter().zip(files) {
+                let path = Path::new(&spec.work_dir).join(path);
+                env.push(&[name.as_bytes(), b"=", path.as_os_str().as_bytes()]);
+            }
+        }
         Some(ScriptLaunch {
             attempt,
             user: Rc::clone(user),
             script: path.clone(),
             args: spec.argv.clone(),
-            env: self.batch_env(entry, grant, &batch.context),
+            env,
             work_dir: spec.work_dir.clone(),
-            stdin: file(&spec.stdio.stdin).unwrap_or_else(|| "/dev/null".to_owned()),
-            stdout: file(&spec.stdio.stdout).unwrap_or_else(|| expand(default, &symbols)),
-            stderr: file(&spec.stdio.stderr),
+            stdin,
+            stdout,
+            stderr,
             append: spec.stdio.append.unwrap_or(self.settings.append),
             limits: propagated_limits(&self.settings, &batch.context.soft_limits),
             cpus: machine.and_then(|m| m.threads(&share?.cpus, &self.settings)),

@@ -11,6 +11,7 @@ use crate::queue::{feasible, partitions_of};
 use muster_core::decide::exemptions;
 use muster_core::event::Event;
 use muster_core::state::State;
+use muster_model::grid_engine::waits_if_impossible;
 use muster_model::job::Reason;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::spec::JobSpec;
@@ -34,7 +35,10 @@ impl Scheduler {
 
     fn never(&mut self, state: &State, spec: &Arc<JobSpec>, limit: TimeLimit) -> Option<Refusal> {
         // Nodes of reservations change, so they are not considered.
-        if spec.reservation.is_some() || self.last_feasible.is_like(spec, limit) {
+        if spec.reservation.is_some()
+            || waits_if_impossible(spec)
+            || self.last_feasible.is_like(spec, limit)
+        {
             return None;
         }
         let fleet = &self.fleet;

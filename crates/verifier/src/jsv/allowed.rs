@@ -162,6 +162,8 @@ fn of_shown(key: &str) -> Options {
         _ if key == marks::HOLD_JID => &["hold_jid", "hold_jid_ad"],
         _ if key == marks::MERGE => &["e", "j"],
         _ if key == marks::BINARY => &["b"],
+        _ if key == marks::VERIFY => &["w"],
+        _ if key == marks::BINDING => &["binding"],
         // No option of qalter changes it, so none that a site may list.
         _ if key == marks::COMMAND || key == marks::SUBMIT_DIR || key == marks::SHELL => {
             &["command"]

@@ -165,7 +165,7 @@ pub(in crate::grid_engine) fn would_be(
         row(&mut text, "project", project);
     }
     arrays(&mut text, &[&job]);
-    row(&mut text, "binding", "NONE");
+    row(&mut text, "binding", marks::binding(spec));
     let is_binary = marks::value(spec, marks::BINARY).is_some();
     row(
         &mut text,
@@ -225,7 +225,7 @@ fn job(text: &mut String, records: &[&Job], source: &DetailSource<'_>) {
         row(text, "project", project);
     }
     arrays(text, records);
-    row(text, "binding", "NONE");
+    row(text, "binding", marks::binding(spec));
     let is_binary = marks::value(spec, marks::BINARY).is_some();
     row(text, "job_type", if is_binary { "binary" } else { "NONE" });
     if !spec.submit_line.is_empty() {

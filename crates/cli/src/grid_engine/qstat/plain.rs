@@ -1,7 +1,7 @@
 //! The plain listing of jobs. Its lines are made of the templates of the answer: of each job only the values are kept in which it
 //! differs, so that ten thousand jobs of one script take no record each.
 
-use super::QstatFilter;
+use super::filter::QstatFilter;
 use super::lines::{self, Entry, EntrySource, View};
 use super::usage::Measured;
 use crate::connect::{Client, ConnectError};
@@ -37,16 +37,16 @@ pub(super) fn list(
     Ok(listing.finish(&ctx))
 }
 
-/// Lines, by what they share.
+/// Lines, with the texts that several of them have in common.
 pub(super) struct PlainListing<'m> {
     mapping: &'m Mapping,
     wanted: &'m QstatFilter,
-    shared: Vec<SharedText>,
-    rows: Vec<Row>,
+    shared: Vec<LineText>,
+    rows: Vec<PlainRow>,
 }
 
-/// What lines of jobs of one template share.
-struct SharedText {
+/// Text in all lines of a template's jobs.
+struct LineText {
     /// Between priority and date.
     before: String,
     /// Behind the date.
@@ -55,7 +55,7 @@ struct SharedText {
 
 /// A line, ordered as Grid Engine orders lines.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Row {
+struct PlainRow {
     waits: bool,
     /// Priority of jobs that wait; one for all others.
     order: Reverse<u32>,
@@ -68,8 +68,8 @@ struct Row {
     at: Timestamp,
 }
 
-/// How lines of one template's jobs are made.
-struct RowTemplate {
+/// Origin of the values in the lines of a template's jobs.
+struct TemplateLines {
     waits: bool,
     /// Whether its priority counts.
     is_ordered: bool,
@@ -104,7 +104,7 @@ impl<'m> PlainListing<'m> {
     }
 
     /// The lines of a template's jobs, if they are wanted.
-    fn template(&mut self, job: &Job, ctx: &Ctx) -> Option<RowTemplate> {
+    fn template(&mut self, job: &Job, ctx: &Ctx) -> Option<TemplateLines> {
         let state = lines::state(job);
         if !self.wanted.has(job, &state) {
             return None;
@@ -118,11 +118,11 @@ impl<'m> PlainListing<'m> {
         let first = u32::try_from(self.shared.len()).expect("fewer lines than numbers of jobs");
         let mut last = first;
         for entry in Entry::of(job, state, source) {
-            self.shared.push(SharedText::of(&entry));
+            self.shared.push(LineText::of(&entry));
             last += 1;
         }
         let number = selection::number(job);
-        Some(RowTemplate {
+        Some(TemplateLines {
             waits: lines::is_pending(job),
             is_ordered: lines::is_ordered(job),
             number: (number != job.id).then_some(number),
@@ -153,11 +153,11 @@ impl<'m> PlainListing<'m> {
     }
 }
 
-impl RowTemplate {
+impl TemplateLines {
     /// The lines of a job.
-    fn rows(&self, values: &RowValues) -> impl Iterator<Item = Row> {
+    fn rows(&self, values: &RowValues) -> impl Iterator<Item = PlainRow> {
         let priority = if self.is_ordered { values.priority } else { 0 };
-        self.lines.clone().map(move |shared| Row {
+        self.lines.clone().map(move |shared| PlainRow {
             waits: self.waits,
             order: Reverse(if self.waits { priority } else { 0 }),
             number: self.number.unwrap_or(values.id),
@@ -169,13 +169,13 @@ impl RowTemplate {
     }
 }
 
-impl SharedText {
-    fn of(entry: &Entry) -> SharedText {
+impl LineText {
+    fn of(entry: &Entry) -> LineText {
         let (mut before, mut after) = (" ".to_owned(), " ".to_owned());
         lines::name_columns(&mut before, entry, &View::default());
         lines::place_columns(&mut after, entry, &View::default(), true);
         after.push('\n');
-        SharedText { before, after }
+        LineText { before, after }
     }
 }
 
@@ -305,7 +305,7 @@ mod tests {
                 view: &View::default(),
                 measured: &Measured::default(),
             };
-            let entries = super::super::entries(source, &jobs, &wanted);
+            let entries = wanted.entries(source, &jobs);
             let expected = lines::table(&entries, &View::default());
             let mut listing = PlainListing::new(&mapping, &wanted);
             listing.add(part.clone(), &ctx);

@@ -59,6 +59,6 @@ pub(super) fn requests(text: &mut String, job: &Job, given: &Given, without_bind
         let _ = writeln!(text, "       Predecessor Jobs: {before}");
     }
     if !without_binding {
-        let _ = writeln!(text, "       Binding:          NONE");
+        let _ = writeln!(text, "       Binding:          {}", marks::binding(spec));
     }
 }

@@ -176,7 +176,7 @@ fn requests(text: &mut String, entry: &Entry, view: &View, indent: usize) {
         element("predecessor_jobs", &[], &number);
     }
     if !view.without_binding {
-        element("binding", &[], "NONE");
+        element("binding", &[], marks::binding(spec));
     }
 }
 

@@ -1,6 +1,7 @@
 //! The parts of an update that do not depend on the job, computed once for all jobs of a command: an array may have
 //! thousands of tasks with records of their own. Decides nothing of a single job.
 
+use crate::decide::ask::IfImpossible;
 use crate::decide::draft::Draft;
 use crate::decide::{ask, dependency, resize, submit, target};
 use crate::event::{encoded_bytes, spec_bytes};
@@ -31,6 +32,7 @@ const COMPARED_LIMITS: u64 = 4;
 struct CheckedAsk {
     partitions: Vec<String>,
     before: ResourceAsk,
+    impossible: IfImpossible,
     after: Result<ResourceAsk, Refusal>,
 }
 
@@ -193,9 +195,12 @@ impl<'a> SharedUpdate<'a> {
         state: &State,
         names: &[String],
         ask: &mut ResourceAsk,
+        impossible: IfImpossible,
     ) -> Result<(), Refusal> {
         let mut asks = self.asks.borrow_mut();
-        let is_same = |known: &&CheckedAsk| known.partitions == names && known.before == *ask;
+        let is_same = |known: &&CheckedAsk| {
+            known.partitions == names && known.before == *ask && known.impossible == impossible
+        };
         if let Some(known) = asks.iter().find(is_same) {
             *ask = known.after.clone()?;
             return Ok(());
@@ -205,11 +210,12 @@ impl<'a> SharedUpdate<'a> {
         let is_named = |p: &&PartitionConfig| names.contains(&p.name);
         let partitions: Vec<&PartitionConfig> = state.partitions.iter().filter(is_named).collect();
         let before = ask.clone();
-        let checked = ask::check(state, &partitions, ask);
+        let checked = ask::check(state, &partitions, ask, impossible);
         asks.truncate(ASKS_KEPT - 1);
         asks.push_front(CheckedAsk {
             partitions: names.to_vec(),
             before,
+            impossible,
             after: checked.clone().map(|()| ask.clone()),
         });
         checked
@@ -446,10 +452,11 @@ mod tests {
             ..ResourceAsk::default()
         };
         let names = ["batch".to_owned()];
-        let first = shared.check_ask(&state, &names, &mut ask(1));
+        let check = |cpus| shared.check_ask(&state, &names, &mut ask(cpus), IfImpossible::Refuse);
+        let first = check(1);
         let once = shared.compared.get();
         for _ in 0..1000 {
-            assert_eq!(shared.check_ask(&state, &names, &mut ask(1)), first);
+            assert_eq!(check(1), first);
         }
         assert_eq!(shared.compared.get(), once);
         let whole = SharedUpdate::new(&update);
@@ -465,7 +472,7 @@ mod tests {
         let made = (0..100_000).take_while(|_| long.charge_spec(&spec).is_ok());
         assert!(made.count() < 20_000);
         // Where all differ, there is an end.
-        let refusals = (2..100_000).map(|cpus| shared.check_ask(&state, &names, &mut ask(cpus)));
+        let refusals = (2..100_000).map(check);
         let mut codes = refusals.map(|checked| checked.err().map(|refusal| refusal.code));
         assert!(codes.any(|code| code == Some(RefusalCode::TooLong)));
         assert!(shared.compared.get() <= COMPARED_MAX + once);
