@@ -204,6 +204,10 @@ pub struct StepSpec {
     #[n(49)]
     #[cbor(default)]
     pub no_devices: bool,
+    /// The devices that listings say it was asked to have.
+    #[n(50)]
+    #[cbor(default)]
+    pub device_ask: Option<Box<muster_model::job::StepDeviceAsk>>,
 }
 
 /// Whether a program is one of MPI's.
