@@ -203,6 +203,7 @@ fn script(n: u64) -> AccountingChange {
             distribution: None,
             maker: None,
             devices: Vec::new(),
+            device_ask: None,
         }),
     }
 }

@@ -4,6 +4,7 @@
 mod bcast;
 mod debugger_test;
 mod detached;
+mod device_ask;
 mod executor;
 mod het;
 mod input;

@@ -1,7 +1,11 @@
 //! Finding a configuration and reporting on it as a whole: `muster config check`.
 
+mod alone;
+
+pub use self::alone::check_alone;
+
 use std::fmt;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use crate::diagnostic::{Diagnostic, Findings, Origin, Severity};
@@ -247,19 +251,23 @@ fn unreadable(directory: &Path, read: ReadFile<'_>) -> Vec<Diagnostic> {
         let path = directory.join(name);
         let error = read(&path).err()?;
         let is_absent = [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind());
-        (!is_absent).then(|| Diagnostic {
-            severity: *severity,
-            origin: Origin {
-                file: path.display().to_string().into(),
-                line: 0,
-                column: 0,
-            },
-            key: String::new(),
-            message: format!("cannot be read: {error}"),
-            help: "let the user that the daemon runs as read the file, or remove it".to_owned(),
-        })
+        (!is_absent).then(|| unreadable_file(&path, *severity, &error))
     });
     wrong.collect()
+}
+
+fn unreadable_file(path: &Path, severity: Severity, error: &io::Error) -> Diagnostic {
+    Diagnostic {
+        severity,
+        origin: Origin {
+            file: path.display().to_string().into(),
+            line: 0,
+            column: 0,
+        },
+        key: String::new(),
+        message: format!("cannot be read: {error}"),
+        help: "let the user that the daemon runs as read the file, or remove it".to_owned(),
+    }
 }
 
 /// Flags of `PrologFlags` that exclude each other, as in slurm.conf(5).

@@ -38,7 +38,9 @@ mod write;
 pub mod zone;
 
 pub use authentication::{AuthMethod, Authentication, UserTokenSettings};
-pub use check::{CheckReport, DEFAULT_PATH, FindError, check, check_with, find_config};
+pub use check::{
+    CheckReport, DEFAULT_PATH, FindError, check, check_alone, check_with, find_config,
+};
 pub use communication::Communication;
 pub use diagnostic::{Diagnostic, Origin, Severity};
 pub use distributed::{DistributedFile, DistributedFiles, plain_name};

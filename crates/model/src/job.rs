@@ -13,7 +13,10 @@ use crate::cpuset::CpuSet;
 use crate::het::HetPlace;
 use crate::ids::{Attempt, JobId, StepNo};
 use crate::index_set::IndexSet;
-use crate::limits::{DEVICE_KINDS_MAX, HOSTLIST_BYTES_MAX, PRIORITY_TOP, SUBMIT_LINE_BYTES_MAX};
+use crate::limits::{
+    DEVICE_KINDS_MAX, DEVICE_TEXT_BYTES_MAX, HOSTLIST_BYTES_MAX, PRIORITY_TOP,
+    SUBMIT_LINE_BYTES_MAX,
+};
 use crate::power::PowerUpWait;
 use crate::preemption::{PreemptMode, Preempted};
 use crate::spec::{DependencyTerm, JobSpec, StdioSpec};
@@ -598,6 +601,60 @@ pub struct Step {
     #[cbor(default)]
     #[valid(max_items = 2 * DEVICE_KINDS_MAX)]
     pub devices: Vec<TresAmount>,
+    /// The devices that were asked for, if any were.
+    #[n(14)]
+    #[cbor(default)]
+    pub device_ask: Option<Box<StepDeviceAsk>>,
+}
+
+/// The devices that a step was asked to have, its CPUs, and resources that are counted by device. Each is text as listings
+/// show it: `cpu:2,gres/gpu:1`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
+pub struct StepDeviceAsk {
+    /// `--cpus-per-gpu`.
+    #[n(0)]
+    #[valid(max_bytes = DEVICE_TEXT_BYTES_MAX)]
+    pub cpus_per_device: Option<String>,
+    /// `--mem-per-gpu`, in MiB.
+    #[n(1)]
+    #[valid(max_bytes = DEVICE_TEXT_BYTES_MAX)]
+    pub memory_per_device: Option<String>,
+    /// `--gpu-bind`, or implied by other options.
+    #[n(2)]
+    #[valid(max_bytes = DEVICE_TEXT_BYTES_MAX)]
+    pub bind: Option<String>,
+    /// CPUs of all tasks, and `--gpus`.
+    #[n(3)]
+    #[valid(max_bytes = DEVICE_TEXT_BYTES_MAX)]
+    pub per_step: Option<String>,
+    /// `--gres`, `--gpus-per-node`.
+    #[n(4)]
+    #[valid(max_bytes = DEVICE_TEXT_BYTES_MAX)]
+    pub per_node: Option<String>,
+    /// `--gpus-per-socket`.
+    #[n(5)]
+    #[valid(max_bytes = DEVICE_TEXT_BYTES_MAX)]
+    pub per_socket: Option<String>,
+    /// `--cpus-per-task`, `--gpus-per-task`.
+    #[n(6)]
+    #[valid(max_bytes = DEVICE_TEXT_BYTES_MAX)]
+    pub per_task: Option<String>,
+}
+
+impl StepDeviceAsk {
+    /// The texts that there are, by the names that listings give them, in their order.
+    pub fn by_name(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let all = [
+            ("CpusPerTres", &self.cpus_per_device),
+            ("MemPerTres", &self.memory_per_device),
+            ("TresBind", &self.bind),
+            ("TresPerStep", &self.per_step),
+            ("TresPerNode", &self.per_node),
+            ("TresPerSocket", &self.per_socket),
+            ("TresPerTask", &self.per_task),
+        ];
+        (all.into_iter()).filter_map(|(name, text)| Some((name, text.as_deref()?)))
+    }
 }
 
 /// The process that made a step.

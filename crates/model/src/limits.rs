@@ -106,6 +106,8 @@ pub const NODE_CPUS_MAX: u32 = 65_536;
 pub const NODE_MIB_MAX: u64 = 1 << 40;
 /// Kinds of devices in each of the lists in which a job asks for some.
 pub const DEVICE_KINDS_MAX: usize = 64;
+/// Bytes of a text of the devices that a step was asked to have. Longer ones are not sent: they are for listings only.
+pub const DEVICE_TEXT_BYTES_MAX: usize = 256;
 /// Seconds that a job waits after its n-th launch that failed are n times this.
 pub const LAUNCH_BACKOFF_S: u64 = 10;
 /// Most seconds that a job waits after a failed launch.

@@ -11,8 +11,7 @@ use crate::slurmctld;
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use muster_cli::connect::Client;
-use muster_conf::Severity;
-use muster_conf::files::{PlainFile, load_flat};
+use muster_conf::{Diagnostic, Severity, read_from_disk};
 use muster_proto::client::{RequestBody, Response};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -640,19 +639,8 @@ fn quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 
-/// Files that are read with slurm.conf.
-const BESIDE_SLURM_CONF: [&str; 3] = ["gres.conf", "job_container.conf", "topology.conf"];
-
-/// Files whose settings are checked without any other file.
-const ALONE: [(&str, PlainFile); 3] = [
-    ("cgroup.conf", PlainFile::Cgroup),
-    ("mpi.conf", PlainFile::Mpi),
-    ("slurmdbd.conf", PlainFile::Slurmdbd),
-];
-
-/// Checks a file that has keys of its own, and prints the findings.
-fn check_alone(kind: PlainFile, path: &Path) -> ExitCode {
-    let (_, found) = load_flat(kind, path);
+/// Prints the findings in a file that was checked without slurm.conf.
+fn report_alone(path: &Path, found: &[Diagnostic]) -> ExitCode {
     found.iter().for_each(|finding| say!("{finding}\n"));
     let count = |severity| found.iter().filter(|f| f.severity == severity).count();
     let errors = count(Severity::Error);
@@ -684,14 +672,13 @@ pub(crate) fn config(args: &[String]) -> ExitCode {
         return ExitCode::from(1);
     }
     let path = Path::new(file);
-    let name = path.file_name().and_then(|name| name.to_str());
-    if let Some((_, kind)) = ALONE.iter().find(|(own, _)| name == Some(own)) {
-        return check_alone(*kind, path);
+    if let Some(found) = muster_conf::check_alone(path, &read_from_disk) {
+        return report_alone(path, &found);
     }
-    if let Some(name) = name.filter(|name| BESIDE_SLURM_CONF.contains(name)) {
+    if path.file_name().is_some_and(|name| name == "topology.yaml") {
         let conf = path.with_file_name("slurm.conf");
         complain!(
-            "muster: {name} is checked with the slurm.conf beside it: muster config check {}",
+            "muster: topology.yaml is checked with the slurm.conf beside it: muster config check {}",
             conf.display()
         );
         return ExitCode::from(1);

@@ -689,15 +689,26 @@ impl<'a> Layout<'a> {
         let (share, held) = (&self.alloc.nodes[node], &self.held[node]);
         let free = self.free(node);
         let needed = count_of(tasks.len()).saturating_mul(self.spec.cpus_per_task.unwrap_or(1));
+        let cpus = if self.spec.exact && !self.spec.whole {
+            free.lowest(needed)
+        } else {
+            free
+        };
         let memory_mib = match self.spec.memory {
             // Where memory is not given out, a job has none to share among its steps.
             _ if share.memory_mib == 0 => 0,
             MemoryAsk::Default => 0,
             MemoryAsk::PerNode(mib) => mib,
-            MemoryAsk::PerCpu(mib) if self.spec.overcommit => {
-                mib.saturating_mul(u64::from(needed.min(free.len())))
+            MemoryAsk::PerCpu(mib) => {
+                let needed = match self.spec.overcommit {
+                    true => needed.min(cpus.len()),
+                    false => needed,
+                };
+                // With CPUs that no task needs comes their memory, as far as other steps leave it.
+                let left = share.memory_mib.saturating_sub(self.taken_memory(held));
+                let of_all = mib.saturating_mul(u64::from(cpus.len()));
+                of_all.min(left).max(mib.saturating_mul(u64::from(needed)))
             }
-            MemoryAsk::PerCpu(mib) => mib.saturating_mul(u64::from(needed)),
         };
         // Tasks that share CPUs may add up to more.
         let memory_mib = memory_mib.min(share.memory_mib);
@@ -706,11 +717,7 @@ impl<'a> Layout<'a> {
             .ok_or_else(|| Refusal::from(RefusalCode::InvalidGres))?;
         Ok(NodePlacement {
             node,
-            cpus: if self.spec.exact && !self.spec.whole {
-                free.lowest(needed)
-            } else {
-                free
-            },
+            cpus,
             memory_mib,
             gres,
             tasks,

@@ -159,6 +159,7 @@ fn describe(
         distribution: Some(spread.title()),
         maker: spec.maker.clone(),
         devices: GresShare::sums(placed.iter().flat_map(|p| &p.gres)),
+        device_ask: spec.device_ask.clone(),
     }
 }
 

@@ -208,6 +208,10 @@ pub struct StepSpec {
     #[n(50)]
     #[cbor(default)]
     pub label: bool,
+    /// The devices that listings say it was asked to have.
+    #[n(51)]
+    #[cbor(default)]
+    pub device_ask: Option<Box<muster_model::job::StepDeviceAsk>>,
 }
 
 /// Whether a program is one of MPI's.

@@ -384,6 +384,7 @@ fn a_job_that_was_made_smaller_has_a_row_for_each_size() {
             distribution: None,
             maker: None,
             devices: Vec::new(),
+            device_ask: None,
         }),
     };
     for no in 0..2 {

@@ -381,6 +381,7 @@ fn step_start(job: &Job, at: Timestamp) -> Event {
             distribution: None,
             maker: None,
             devices: Vec::new(),
+            device_ask: None,
         }),
     }
 }

@@ -230,7 +230,9 @@ mod tests {
     #[test]
     fn a_question_that_may_not_be_answered_yet_keeps_its_place() {
         let mut queue = FairQueue::default();
-        [(1, 9), (1, 2), (2, 3), (3, 8)].map(|(uid, question)| queue.push(uid, question));
+        for (uid, question) in [(1, 9), (1, 2), (2, 3), (3, 8)] {
+            queue.push(uid, question);
+        }
         let small = |queue: &mut FairQueue<u64>| queue.pop_where(|_, question| *question < 5);
         assert_eq!(small(&mut queue), Some((2, 3)));
         assert_eq!(small(&mut queue), None, "9 comes before 2");

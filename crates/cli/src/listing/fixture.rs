@@ -186,6 +186,7 @@ pub(crate) fn step(number: StepNo, name: &str, tasks: u32) -> Step {
         distribution: Some("Block".to_owned()),
         maker: None,
         devices: Vec::new(),
+        device_ask: None,
     }
 }
 

@@ -10,6 +10,7 @@ use crate::zone;
 use muster_conf::endpoint;
 use muster_model::command::UserCommand;
 use muster_model::ids::JobId;
+use muster_model::job::JobState;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_proto::client::{JobFilter, Query, RequestBody, Response};
 
@@ -110,6 +111,15 @@ impl Session {
         let Some(job) = job_target(text).map(|target| target.job) else {
             return self.complain(&format!("Invalid job_id {text}"));
         };
+        // A job that waits has no nodes that could become ready; only nodes of started ones are waited for.
+        let filter = JobFilter {
+            ids: vec![job],
+            ..JobFilter::default()
+        };
+        let pending = self.client().and_then(|c| c.query_jobs(filter));
+        if pending.is_ok_and(|jobs| jobs.iter().any(|j| j.state == JobState::Pending)) {
+            return self.complain(&format!("scontrol: Job {job} no longer running"));
+        }
         match self
             .client()
             .and_then(|c| c.call(RequestBody::WaitStarted(job)))

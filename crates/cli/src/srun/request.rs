@@ -1,6 +1,7 @@
 //! The request for a step, and which of its streams come back to srun.
 
 use super::debugger_test;
+use super::device_ask;
 use super::linked;
 use super::multi_prog;
 use super::terminal;
@@ -252,6 +253,7 @@ pub(super) fn step(line: &SubmitLine, args: &[String]) -> Result<(StepSpec, Stre
     copy_ask(&mut spec, &ask);
     let is_none = |text: &str| values::gres(text).is_some_and(|asked| asked.is_empty());
     spec.no_devices = chosen.value("gres").is_some_and(is_none);
+    spec.device_ask = device_ask::of(&spec, &ask);
     if chosen.has("multi-prog") {
         spec.multi_prog = multi_prog::read(&line.words[0], spec.ntasks.unwrap_or(1))?;
     }
@@ -318,6 +320,9 @@ pub(super) fn fill_allocation(spec: &mut StepSpec, holder: &Holder, ask: &Resour
         spec.extra_env.push((name, cpus));
     }
     spec.memory = muster_model::spec::MemoryAsk::Default;
+    spec.device_ask = device_ask::of(spec, ask);
+    // As in Slurm, where cyclic is the default only of steps in an allocation that was there before.
+    spec.distribution.get_or_insert_with(|| "block".to_owned());
     match (ask.sharing, &mut spec.devices) {
         // The allocation has all devices of its nodes, the step those that are asked for.
         (Sharing::Exclusive, devices) => {

@@ -401,6 +401,7 @@ fn start(job: &mut Job, attempt: Attempt, at: Timestamp, alloc: &Arc<Allocation>
             distribution: None,
             maker: None,
             devices: GresShare::sums(lead.gres.iter()),
+            device_ask: None,
         }));
     }
 }

@@ -179,6 +179,7 @@ fn begin_extern_step(draft: &mut Draft<'_>, id: JobId) {
         distribution: None,
         maker: None,
         devices: GresShare::sums(alloc.nodes.iter().flat_map(|share| &share.gres)),
+        device_ask: None,
     });
     draft.emit(Event::StepStarted { id, step });
 }

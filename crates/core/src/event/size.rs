@@ -3,7 +3,7 @@
 use super::{Event, JobChange, TriggerChange};
 use minicbor::encode::Write;
 use minicbor::{Encode, Encoder};
-use muster_model::job::Step;
+use muster_model::job::{Step, StepDeviceAsk};
 use muster_model::spec::{DependencyTerm, JobSpec};
 use std::convert::Infallible;
 
@@ -36,6 +36,7 @@ pub fn step_bytes(step: &Step) -> u64 {
         distribution,
         maker,
         devices,
+        device_ask,
     } = step;
     let files = [&stdio.stdin, &stdio.stdout, &stdio.stderr, distribution];
     let files: usize = files.into_iter().flatten().map(String::len).sum();
@@ -44,7 +45,11 @@ pub fn step_bytes(step: &Step) -> u64 {
         .iter()
         .map(|tres| tres.name.len() + DEVICE_BYTES)
         .sum();
-    let texts = name.len() + hostlist.len() + submit_line.len() + files + host + devices;
+    let ask = device_ask.as_deref().map_or(0, |ask| {
+        let texts = ask.by_name().map(|(_, text)| text.len()).sum::<usize>();
+        size_of::<StepDeviceAsk>() + texts
+    });
+    let texts = name.len() + hostlist.len() + submit_line.len() + files + host + devices + ask;
     STEP_BYTES + texts as u64
 }
 

@@ -544,5 +544,6 @@ pub(crate) fn step(no: u32, at: Timestamp) -> muster_model::job::Step {
         distribution: None,
         maker: None,
         devices: Vec::new(),
+        device_ask: None,
     }
 }

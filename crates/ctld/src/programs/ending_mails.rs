@@ -127,6 +127,7 @@ mod tests {
                 distribution: None,
                 maker: None,
                 devices: Vec::new(),
+                device_ask: None,
             })
         };
         job.steps = vec![step(StepNo::BATCH), step(StepNo(0))];

@@ -141,4 +141,9 @@ fn files_with_keys_of_their_own_are_checked_as_such() {
     let check = c.run("muster config check cgroup.conf");
     assert_eq!(check.code, 1, "{check:?}");
     assert!(check.out.contains("ConstrainCores"), "{check:?}");
+    // One that is read with slurm.conf is checked without it, too.
+    c.write("gres.conf", "NodeName=n1 Name=gpu Fiel=/dev/nvidia0\n");
+    let check = c.run("muster config check gres.conf");
+    assert_eq!(check.code, 1, "{check:?}");
+    assert!(check.out.contains("`Fiel` in gres.conf"), "{check:?}");
 }

@@ -256,6 +256,7 @@ mod tests {
             distribution: None,
             maker: None,
             devices: Vec::new(),
+            device_ask: None,
         }))
     }
 

@@ -504,3 +504,32 @@ fn counted_devices_are_shared_out_at_once() {
     assert_eq!(given.iter().sum::<u32>(), 1 << 20);
     assert!(given.iter().all(|count| (5242..=5243).contains(count)));
 }
+
+/// A step that has all CPUs of a job without needing them had memory of one task only, and was out of it where Slurm's is not.
+#[test]
+fn memory_goes_with_cpus_of_the_step() {
+    let mut a = alloc(&[4]);
+    a.nodes[0].memory_mib = 400;
+    let memory = |spec: &StepSpec, held: StepUse| {
+        let placed = lay_out(&a, spec, &[held], TASKS_PER_NODE_DEFAULT);
+        placed.map(|placed| placed[0].memory_mib)
+    };
+    let one = StepSpec {
+        memory: MemoryAsk::PerCpu(100),
+        ..spec(1)
+    };
+    assert_eq!(memory(&one, StepUse::default()), Ok(400));
+    let exact = StepSpec {
+        exact: true,
+        ..one.clone()
+    };
+    assert_eq!(memory(&exact, StepUse::default()), Ok(100));
+    let held = |mib| StepUse {
+        cpus: CpuSet::first(1),
+        memory_mib: mib,
+        ..StepUse::default()
+    };
+    assert_eq!(memory(&one, held(100)), Ok(300));
+    assert_eq!(memory(&one, held(250)), Ok(150), "no more than is left");
+    assert_eq!(memory(&one, held(350)), Err(NoLayout::Busy));
+}

@@ -129,6 +129,7 @@ impl FaultInjector<'_> {
                 distribution: None,
                 maker: None,
                 devices: Vec::new(),
+                device_ask: None,
             })),
             _ => Report::StepEnded {
                 step,

@@ -541,5 +541,9 @@ pub(crate) fn write_step(out: &mut String, row: &StepRow<'_>, ctx: &Ctx, style: 
         Some(maker) => put!(out, "SrunHost:Pid={}:{}", maker.host, maker.pid),
         None => out.push_str("SrunHost:Pid=(null):0"),
     }
+    for (name, text) in step.device_ask.iter().flat_map(|ask| ask.by_name()) {
+        style.newline(out);
+        put!(out, "{name}={text}");
+    }
     style.end(out);
 }

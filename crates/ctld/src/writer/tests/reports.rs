@@ -32,6 +32,7 @@ fn began(seq: u64, step: u32) -> NumberedReport {
         distribution: None,
         maker: None,
         devices: Vec::new(),
+        device_ask: None,
     };
     NumberedReport {
         seq,

@@ -499,6 +499,7 @@ impl Bench {
             distribution: None,
             maker: None,
             devices: Vec::new(),
+            device_ask: None,
         };
         let report = Report::StepStarted(Box::new(step));
         let reports = &mut self.agent.state.reports;
