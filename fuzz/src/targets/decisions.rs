@@ -343,6 +343,7 @@ fn node_command(what: u64, job: JobId, attempt: Attempt, pick: u64, now: Timesta
                 distribution: None,
                 maker: None,
                 devices: Vec::new(),
+                device_ask: None,
             }),
         },
         _ => NodeCommand::StepEnded {
