@@ -29,6 +29,7 @@ mod session;
 pub(crate) mod settings;
 mod show;
 mod shutdown;
+mod slurmdbd_process;
 pub(crate) mod surface;
 mod user;
 mod words;

@@ -168,7 +168,7 @@ pub(super) fn pages(bench: &mut Bench) -> Result<()> {
         bench.size(1_000_000),
         bench.size(1_000),
     );
-    let site = filled(bench, (pending, ended, nodes))?;
+    let site = filled(bench, pending, ended, nodes)?;
     let restd = start(bench, &site)?;
     let token = token_of(bench, &site, "root")?;
     println!("  {pending} jobs wait, {ended} have ended, {nodes} nodes");
@@ -206,7 +206,7 @@ pub(super) fn pages(bench: &mut Bench) -> Result<()> {
 }
 
 /// A cluster in use: jobs that have ended, that run and that wait.
-fn filled(bench: &Bench, (pending, ended, nodes): (u32, u32, u32)) -> Result<Site> {
+fn filled(bench: &Bench, pending: u32, ended: u32, nodes: u32) -> Result<Site> {
     let key = bench.dir.join("jwt.key");
     fs::write(
         &key,

@@ -48,6 +48,14 @@ pub(crate) fn node_estimate(row: &JobRow<'_>, ctx: &Ctx) -> u32 {
     least.max(by_cpus).min(most)
 }
 
+/// Whether a job is held since it could not be launched, as after a failed prolog. People and programs search for the text
+/// of that, which is shown in place of the reason's name.
+pub(crate) fn is_requeued_held(job: &Job) -> bool {
+    let detail = job.reason_detail.as_deref();
+    job.reason == Reason::JobHeldAdmin
+        && detail.is_some_and(|detail| detail.starts_with(REQUEUED_HELD))
+}
+
 impl<'a> JobRow<'a> {
     /// A record.
     pub(crate) fn new(job: &'a Job, array: Option<&'a ArrayInfo>) -> JobRow<'a> {
@@ -166,18 +174,10 @@ impl<'a> JobRow<'a> {
             (Some(detail), Reason::ReqNodeNotAvail) if !detail.is_empty() => {
                 format!("{}, {detail}", self.job.reason.name()).into()
             }
-            _ if self.is_requeued_held() => REQUEUED_HELD.into(),
+            _ if is_requeued_held(self.job) => REQUEUED_HELD.into(),
             (_, Reason::RaisedSignal) => raised_signal_reason(self.job.exit.signal),
             (_, reason) => reason.name().into(),
         }
-    }
-
-    /// Whether it is held since it could not be launched, as after a failed prolog. People and programs search for the text
-    /// of that, which is shown in place of the reason's name.
-    pub(crate) fn is_requeued_held(&self) -> bool {
-        let detail = self.job.reason_detail.as_deref();
-        self.job.reason == Reason::JobHeldAdmin
-            && detail.is_some_and(|detail| detail.starts_with(REQUEUED_HELD))
     }
 
     /// `%R`: where it runs, or in parentheses why it does not.

@@ -23,9 +23,9 @@ pub(crate) fn nodes(w: &mut Writer<'_>, views: &[NodeView<'_>], ctx: &Ctx) {
         for view in views {
             w.item(|w| {
                 if w.is_old() {
-                    old_node(w, view, (ctx, &partitions))
+                    old_node(w, view, &partitions, ctx)
                 } else {
-                    new_node(w, view, (ctx, &partitions))
+                    new_node(w, view, &partitions, ctx)
                 }
             });
         }
@@ -118,7 +118,8 @@ fn load(view: &NodeView<'_>) -> u32 {
 fn old_node(
     w: &mut Writer<'_>,
     view: &NodeView<'_>,
-    (ctx, partitions): (&Ctx, &PartitionsOfNodes<'_>),
+    partitions: &PartitionsOfNodes<'_>,
+    ctx: &Ctx,
 ) {
     let (config, report) = (&view.node.config, view.node.report.as_ref());
     let features = config.features.join(",");
@@ -200,7 +201,8 @@ fn gres(w: &mut Writer<'_>, view: &NodeView<'_>) {
 fn new_node(
     w: &mut Writer<'_>,
     view: &NodeView<'_>,
-    (ctx, partitions): (&Ctx, &PartitionsOfNodes<'_>),
+    partitions: &PartitionsOfNodes<'_>,
+    ctx: &Ctx,
 ) {
     let (config, report) = (&view.node.config, view.node.report.as_ref());
     w.text_or_empty("architecture", report.map(|r| r.arch.as_str()));

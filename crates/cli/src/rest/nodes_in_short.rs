@@ -15,7 +15,7 @@ use std::collections::HashMap;
 
 /// Values of a node that its configuration gives.
 #[derive(PartialEq, Eq, Hash)]
-struct Hardware<'a> {
+struct NodeHardware<'a> {
     cpus: u32,
     memory_mib: u64,
     gres: String,
@@ -23,11 +23,11 @@ struct Hardware<'a> {
     partitions: &'a [&'a str],
 }
 
-impl<'a> Hardware<'a> {
-    fn of(view: &NodeView<'a>, partitions: &'a PartitionsOfNodes<'_>) -> Hardware<'a> {
+impl<'a> NodeHardware<'a> {
+    fn of(view: &NodeView<'a>, partitions: &'a PartitionsOfNodes<'_>) -> NodeHardware<'a> {
         let config = &view.node.config;
         let has_gres = !config.gres.is_empty();
-        Hardware {
+        NodeHardware {
             cpus: config.cpus,
             memory_mib: config.memory_mib,
             gres: collect(|out| {
@@ -91,7 +91,7 @@ fn write(w: &mut Writer<'_>, views: &[NodeView<'_>], ctx: &Ctx) {
     for view in views {
         let flags = view.state.flags().map(StateFlag::name);
         let place = conditions.of(Condition {
-            hardware: hardware.of(Hardware::of(view, &partitions)),
+            hardware: hardware.of(NodeHardware::of(view, &partitions)),
             state: std::iter::once(view.state.base.name())
                 .chain(flags)
                 .collect(),

@@ -181,7 +181,7 @@ fn wanted(query: &[(String, String)]) -> Result<QueueRequest, CallFailure> {
 
 /// A job of an answer, and its place among those of which not all fit.
 struct RankedJob {
-    rank: Rank,
+    rank: JobRank,
     job: Box<Job>,
 }
 
@@ -190,7 +190,7 @@ struct ChosenJobs {
     limit: usize,
     jobs: Vec<RankedJob>,
     /// The rank of the last one, once some were left out: who comes with no better one is left out, too.
-    last: Option<Rank>,
+    last: Option<JobRank>,
     left_out: usize,
     /// Records that were made.
     #[cfg(test)]
@@ -262,19 +262,27 @@ impl ChosenJobs {
     }
 }
 
-/// See [`rank`].
-type Rank = (u8, i64, Reverse<u32>);
+/// See [`rank`]: the least comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct JobRank {
+    class: u8,
+    at_ms: i64,
+    priority: Reverse<u32>,
+}
 
 /// The order of jobs of which not all fit: those that run, those that start soonest, those that ended last.
-fn rank(row: &JobRow<'_>, ctx: &Ctx) -> Rank {
+fn rank(row: &JobRow<'_>, ctx: &Ctx) -> JobRank {
     let ms = |at: Option<Timestamp>| at.map_or(i64::MAX, |at| at.0);
-    let priority = Reverse(row.job.priority);
-    if row.is_pending() {
-        return (1, ms(row.job.expected_start), priority);
-    }
-    match row.job.state.is_ended() && !row.job.completing {
-        false => (0, ms(row.start(ctx)), priority),
-        true => (2, ms(row.job.end_time).saturating_neg(), priority),
+    let is_over = row.job.state.is_ended() && !row.job.completing;
+    let (class, at_ms) = match (row.is_pending(), is_over) {
+        (true, _) => (1, ms(row.job.expected_start)),
+        (false, false) => (0, ms(row.start(ctx))),
+        (false, true) => (2, ms(row.job.end_time).saturating_neg()),
+    };
+    JobRank {
+        class,
+        at_ms,
+        priority: Reverse(row.job.priority),
     }
 }
 

@@ -361,7 +361,7 @@ pub(super) fn load(session: &mut Invocation<'_>, words: &[String]) -> Result<(),
         loading.edits.extend(removals(&book, is_kept));
         book.all.accounts.clear();
         book.all.users.retain(|_, user| is_kept(user));
-        // Who is kept loses its associations in other accounts with these.
+        // A user who is kept loses its associations in other accounts with these.
         for kept in book.all.users.values_mut() {
             kept.accounts.retain(|account, _| account == ROOT);
             kept.partitions.clear();

@@ -201,5 +201,5 @@ fn runs_slurmdbd(slurm_user: &str) -> bool {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let mut statuses =
         processes.filter_map(|process| std::fs::read_to_string(process.path().join("status")).ok());
-    statuses.any(|status| super::shutdown::is_slurmdbd(&status, user.uid.as_raw()))
+    statuses.any(|status| super::slurmdbd_process::is_slurmdbd(&status, user.uid.as_raw()))
 }

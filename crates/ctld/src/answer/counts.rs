@@ -94,7 +94,7 @@ impl CountIndex {
     /// The answer for a user.
     pub(super) fn answer(&self, state: &State, identity: &Identity) -> Response {
         let scope = JobScope::of(state, identity);
-        let mut groups = Groups::new();
+        let mut groups = GroupSums::new();
         for (kind, records) in self.records.iter().filter(|(kind, _)| kind.is_in(&scope)) {
             let key = (
                 kind.user.as_str(),
@@ -119,7 +119,7 @@ impl CountIndex {
 /// The answer of a state without an index: it looks at every job.
 pub(super) fn scanned(state: &State, identity: &Identity) -> Response {
     let scope = JobScope::of(state, identity);
-    let mut groups = Groups::new();
+    let mut groups = GroupSums::new();
     for job in state.jobs.values().filter(|job| scope.has(job)) {
         let account = job.spec.account_name();
         let key = (
@@ -136,7 +136,7 @@ pub(super) fn scanned(state: &State, identity: &Identity) -> Response {
 }
 
 /// Sums by user, account and partition.
-type Groups<'g> = HashMap<(&'g str, &'g str, &'g str), GroupSum>;
+type GroupSums<'g> = HashMap<(&'g str, &'g str, &'g str), GroupSum>;
 
 /// Counts of the jobs of a user, an account and a partition.
 #[derive(Default)]
@@ -146,7 +146,7 @@ struct GroupSum {
     shown: HashMap<ShownJob, u64>,
 }
 
-fn answer_of(state: &State, groups: Groups<'_>) -> Response {
+fn answer_of(state: &State, groups: GroupSums<'_>) -> Response {
     let hidden = state.partitions.iter().filter(|partition| partition.hidden);
     let hidden: HashSet<&str> = hidden.map(|partition| partition.name.as_str()).collect();
     let group = |((user, account, partition), sum): ((&str, &str, &str), GroupSum)| {

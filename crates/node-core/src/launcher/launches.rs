@@ -11,6 +11,7 @@ use super::records::Fault;
 use super::scripts::Scripts;
 use super::signals::Signals;
 use super::state::LauncherState;
+use super::steps;
 use super::writers::Writers;
 use crate::cgroup::oom_line;
 use crate::messages::LauncherEvent;
@@ -137,7 +138,7 @@ impl Launches {
                 .into_iter()
                 .for_each(|attempt| self.begin(state, attempt));
             let steps = std::mem::take(&mut state.recording_steps);
-            state.steps_recorded(steps, Ok(()));
+            steps::recorded(state, steps, Ok(()));
         }
     }
 
@@ -157,7 +158,7 @@ impl Launches {
                 recorded
                     .into_iter()
                     .for_each(|attempt| self.begin(state, attempt));
-                state.steps_recorded(steps, Ok(()));
+                steps::recorded(state, steps, Ok(()));
             }
             Err(e) => {
                 self.is_full = true;
@@ -169,7 +170,7 @@ impl Launches {
                 for attempt in recorded {
                     self.not_on_file(state, attempt, &e);
                 }
-                state.steps_recorded(steps, Err(&e.error));
+                steps::recorded(state, steps, Err(&e.error));
             }
         }
     }

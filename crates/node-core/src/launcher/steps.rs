@@ -114,6 +114,35 @@ impl LauncherNode {
     }
 }
 
+/// The record file has the numbers of these steps, or could not be written.
+pub(super) fn recorded(
+    state: &mut LauncherState,
+    steps: Vec<AttemptStep>,
+    written: Result<(), &str>,
+) {
+    for AttemptStep { attempt, step } in steps {
+        match written {
+            Ok(()) => state.find_stepd(attempt, step),
+            Err(error) => {
+                state.take_placing(attempt, step);
+                let spool = state.node.setup.spool.display();
+                let error = format!("cannot write {spool}/attempts: {error}");
+                refuse_step(state, attempt, step, error);
+            }
+        }
+    }
+}
+
+fn refuse_step(state: &mut LauncherState, attempt: JobAttempt, step: StepNo, error: String) {
+    let line = format!("step {}.{step}: {error}", attempt.job);
+    state.actions.log_refusal(&line);
+    state.actions.send(LauncherEvent::StepFailed {
+        attempt,
+        step,
+        error,
+    });
+}
+
 impl LauncherState {
     /// Starts a step daemon, or gives one that is there a step.
     pub(super) fn start_step(&mut self, order: Box<StepOrder>, random: Option<u64>) {
@@ -137,7 +166,7 @@ impl LauncherState {
         };
         match checked {
             Ok((bounds, random)) => self.place_step(order, bounds, random),
-            Err(error) => self.refuse_step(attempt, step, error),
+            Err(error) => refuse_step(self, attempt, step, error),
         }
     }
 
@@ -214,31 +243,6 @@ impl LauncherState {
             true => self.recording_steps.push(AttemptStep::new(attempt, step)),
             false => self.find_stepd(attempt, step),
         }
-    }
-
-    /// The record file has the numbers of these steps, or could not be written.
-    pub(super) fn steps_recorded(&mut self, steps: Vec<AttemptStep>, written: Result<(), &str>) {
-        for AttemptStep { attempt, step } in steps {
-            match written {
-                Ok(()) => self.find_stepd(attempt, step),
-                Err(error) => {
-                    self.take_placing(attempt, step);
-                    let spool = self.node.setup.spool.display();
-                    let error = format!("cannot write {spool}/attempts: {error}");
-                    self.refuse_step(attempt, step, error);
-                }
-            }
-        }
-    }
-
-    fn refuse_step(&mut self, attempt: JobAttempt, step: StepNo, error: String) {
-        self.actions
-            .log_refusal(&format!("step {}.{step}: {error}", attempt.job));
-        self.actions.send(LauncherEvent::StepFailed {
-            attempt,
-            step,
-            error,
-        });
     }
 
     /// Finds a daemon for the step: an existing one to which the agent has no connection, or a new one.

@@ -1,7 +1,7 @@
 //! `scontrol show job` and `scontrol show step`: a record of `Key=value` pairs on indented lines.
 
 use crate::listing::context::Ctx;
-use crate::listing::job::{JobRow, Stdio, node_estimate};
+use crate::listing::job::{JobRow, Stdio, is_requeued_held, node_estimate};
 use crate::listing::job_fields::{expression, star};
 use crate::listing::step_fields::StepRow;
 use crate::listing::text::{self, put};
@@ -126,10 +126,10 @@ fn reason(out: &mut String, row: &JobRow<'_>) {
     let detail = row.job.reason_detail.as_deref().filter(|d| !d.is_empty());
     match (row.job.reason, detail) {
         (Reason::RaisedSignal, _) => out.push_str(&row.reason()),
-        (_, Some(detail)) if row.is_requeued_held() => out.push_str(detail),
+        (_, Some(detail)) if is_requeued_held(row.job) => out.push_str(detail),
         (other, _) => out.push_str(other.name()),
     }
-    if let Some(detail) = detail.filter(|_| !row.is_requeued_held()) {
+    if let Some(detail) = detail.filter(|_| !is_requeued_held(row.job)) {
         put!(out, ",_{detail}");
     }
     let dense = out[start..].replace(char::is_whitespace, "_");

@@ -1,4 +1,4 @@
-//! How many tasks fit beside reservations, on the walk through later times. A walk may try thousands of times beside the holds of
+//! Tasks that fit beside reservations, on the walk through later times. A walk may try thousands of times beside the holds of
 //! thousands of nodes: only places are counted again that have gained tasks, or where a hold begins or ends to be in the way.
 
 use super::{Capacity, FutureNodes};
@@ -17,13 +17,13 @@ pub(in super::super) struct HeldPlace<'a> {
     left: Option<u32>,
     /// Until then the same holds are in the way.
     same_until: Timestamp,
-    /// What the place lacks of its capacity by them.
-    lost: Lost,
+    /// The part of its capacity that the place lacks by them.
+    lost: LostCapacity,
 }
 
 /// A part of the capacity of one place.
 #[derive(Clone, Copy, Debug, Default)]
-struct Lost {
+struct LostCapacity {
     node: bool,
     tasks: u32,
 }
@@ -35,7 +35,7 @@ impl<'a> HeldPlace<'a> {
             holds,
             left: None,
             same_until: ANY_MOMENT,
-            lost: Lost::default(),
+            lost: LostCapacity::default(),
         }
     }
 
@@ -150,7 +150,7 @@ impl FutureNodes<'_> {
         let left = held.left.unwrap_or(most);
         let open = if left < least { 0 } else { left.min(most) };
         self.open[held.pos] = open;
-        let lost = Lost {
+        let lost = LostCapacity {
             node: most > 0 && open == 0,
             tasks: most - open,
         };
