@@ -47,7 +47,7 @@ pub(crate) type PrintAnswer = fn(&str, Dialect) -> bool;
 /// Runs scontrol.
 pub(crate) fn main(args: &[String], print_answer: PrintAnswer) -> ExitCode {
     let say = Say::new("scontrol");
-    let parsed = match SPEC.parse(args) {
+    let parsed = match SPEC.parse(&with_signed_words(args)) {
         Ok(parsed) => parsed,
         Err(text) => {
             say::stderr(&format!("{text}\n"));
@@ -81,6 +81,22 @@ pub(crate) fn main(args: &[String], print_answer: PrintAnswer) -> ExitCode {
     } else {
         ExitCode::SUCCESS
     }
+}
+
+/// The words, with the end of options before `setdebug` and `setdebugflags`, whose own begin with a minus (`setdebugflags -backfill`).
+fn with_signed_words(args: &[String]) -> Vec<String> {
+    let mut words = args.to_vec();
+    let is_signed = |word: &String| {
+        let word = word.to_ascii_lowercase();
+        word.len() >= 4 && "setdebugflags".starts_with(&word)
+    };
+    let before = args.iter().position(|word| word == "--");
+    if let Some(at) = args.iter().position(is_signed)
+        && before.is_none_or(|end| end > at)
+    {
+        words.insert(at, "--".to_owned());
+    }
+    words
 }
 
 impl Session {

@@ -111,9 +111,8 @@ impl View {
     fn has(&self, state: &State, identity: &Identity, record: &ChangedRecord) -> bool {
         let is_hidden = |name: &str| state.partition(name).is_some_and(|p| p.hidden);
         match record {
-            ChangedRecord::Job(job) => {
-                self.jobs.contains(job.uid, &job.account) && !is_hidden(&job.partition)
-            }
+            // Jobs of hidden partitions, too: listings of slurmrestd have them.
+            ChangedRecord::Job(job) => self.jobs.contains(job.uid, &job.account),
             ChangedRecord::Node(_) => self.nodes,
             // That the configuration was read again is no secret.
             ChangedRecord::Partition(name) => {

@@ -559,7 +559,7 @@ async fn identify(
     shared: &Arc<Shared>,
     is_known: &AtomicBool,
 ) -> Result<Identity, RestReply> {
-    let turn = turn(place, []).await;
+    let turn = place.requests.clone().acquire_owned().await;
     let own = Arc::clone(shared);
     let confirming = tokio::task::spawn_blocking(move || {
         let _turn = turn;
@@ -594,8 +594,9 @@ async fn identify(
     Ok(identity)
 }
 
-/// Waits until a request of a user may be answered: the user has few others, also by other connections of the same proxy, and of those
-/// that need much memory there are few of a user, of an origin and at all.
+/// Waits until a request of a user may be answered: the user and the origin have few others, also by other connections of the same proxy,
+/// and of those that need much memory there are few of a user, of an origin and at all. Own turns come first: a request that waits for
+/// another one of its user has no turn that all share.
 async fn turn_of_user(
     place: &ConnectionSlot,
     places: &ConnectionSlots,
@@ -609,17 +610,9 @@ async fn turn_of_user(
             of_all.clone(),
         ]
     });
-    let lanes = large.into_iter().flatten();
-    turn(place, lanes.chain([places.requests_of_user(uid)])).await
-}
-
-/// Waits until a request may be answered: its origin has few others, and there are turns in all lanes.
-async fn turn(
-    place: &ConnectionSlot,
-    lanes: impl IntoIterator<Item = Arc<Semaphore>>,
-) -> Vec<OwnedSemaphorePermit> {
+    let own = [places.requests_of_user(uid), place.requests.clone()];
     let mut permits = Vec::new();
-    for lane in lanes.into_iter().chain([place.requests.clone()]) {
+    for lane in own.into_iter().chain(large.into_iter().flatten()) {
         // None is ever closed.
         permits.extend(lane.acquire_owned().await);
     }

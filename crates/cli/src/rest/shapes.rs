@@ -28,6 +28,7 @@ pub(super) fn of_version(version: u32) -> impl Iterator<Item = (&'static str, Va
         "kill_jobs_msg",
         "openapi_create_node_req",
         "openapi_job_modify_req",
+        "openapi_job_requeue_resp",
         "openapi_jobs_requeue_query",
         "reservation_desc_msg",
         "reservation_mod_req",

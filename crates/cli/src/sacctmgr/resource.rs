@@ -233,8 +233,13 @@ impl ResourceConditions {
                 continue;
             }
             let list = word.list().into_iter().map(|name| name.to_lowercase());
-            all.is_empty = false;
-            match word.key_of(CONDITIONS) {
+            let key = word.key_of(CONDITIONS);
+            // Words about the listing choose nothing.
+            all.is_empty &= matches!(
+                key,
+                Some(ResourceKey::Format | ResourceKey::WithClusters | ResourceKey::WithDeleted)
+            ) && word.key.is_some();
+            match key {
                 _ if word.key.is_none() => all.names.extend(list),
                 Some(ResourceKey::Names) => all.names.extend(list),
                 Some(ResourceKey::Servers) => all.servers.extend(list),
@@ -245,8 +250,8 @@ impl ResourceConditions {
                 Some(ResourceKey::Clusters) => all.clusters.extend(list),
                 Some(ResourceKey::Format) => all.format = Some(word.value.clone()),
                 Some(ResourceKey::WithClusters) => all.with_clusters = true,
-                Some(ResourceKey::WithDeleted | ResourceKey::Flags) => {}
-                Some(ResourceKey::Count | ResourceKey::Type) | None => {
+                Some(ResourceKey::WithDeleted) => {}
+                Some(ResourceKey::Count | ResourceKey::Type | ResourceKey::Flags) | None => {
                     return Err(Failure::new(format!(" Unknown condition: {text}{USE_SET}")));
                 }
             }
@@ -257,7 +262,7 @@ impl ResourceConditions {
     fn fits(&self, resource: &SharedResource) -> bool {
         let id = resource.id.to_string();
         let in_clusters =
-            self.clusters.is_empty() || resource.shares.iter().any(|share| self.fits_share(share));
+            !self.choose_shares() || resource.shares.iter().any(|share| self.fits_share(share));
         let among = [
             (&self.names, &resource.name),
             (&self.servers, &resource.server),
@@ -266,6 +271,11 @@ impl ResourceConditions {
             (&self.ids, &id),
         ];
         in_clusters && among.iter().all(|(names, name)| fits(names, name))
+    }
+
+    /// Whether parts of clusters are meant, and resources by these.
+    fn choose_shares(&self) -> bool {
+        !self.clusters.is_empty() || !self.percents.is_empty()
     }
 
     fn fits_share(&self, share: &ResourceShare) -> bool {
@@ -450,7 +460,7 @@ fn delete(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure>
         .into_iter()
         .filter(|one| conditions.fits(one))
     {
-        if conditions.clusters.is_empty() {
+        if !conditions.choose_shares() {
             let _ = writeln!(text, "  {}", known.key());
             edits.push(Invocation::edit_of(
                 &[known.key()],

@@ -44,7 +44,10 @@ impl<'a> ShownAssociation<'a> {
             false => book.chain(at),
         };
         let raw = conditions.has(Key::WithRawQos);
-        let parent = book.all.accounts.get(at.parent);
+        let id_of = |account: &str| {
+            let known = book.all.accounts.get(account);
+            known.map_or(1, |account| account.terms.id)
+        };
         ShownAssociation {
             limits: book.limits(at, !alone),
             qos: match (raw, alone) {
@@ -58,9 +61,11 @@ impl<'a> ShownAssociation<'a> {
                 found.unwrap_or_default()
             },
             priority: chain.iter().find_map(|terms| terms.priority),
-            parent_id: match at.parent {
-                "" => 0,
-                _ => parent.map_or(1, |account| account.terms.id),
+            parent_id: match (at.user.is_empty(), at.parent) {
+                // The association of a user has that of the account above it, though no name of a parent.
+                (false, _) => id_of(at.account),
+                (true, "") => 0,
+                (true, parent) => id_of(parent),
             },
             at: at.clone(),
             cluster: &book.cluster,
@@ -161,7 +166,7 @@ fn of_association(shown: &ShownAssociation<'_>, header: &str) -> Option<String> 
         "QOS_RAW" => raw_qos(&[at.own]),
         "Def QOS" => shown.default_qos.clone(),
         "ParentName" if !shown.alone => at.parent.to_owned(),
-        "ParentID" if !shown.alone && shown.parent_id > 0 => shown.parent_id.to_string(),
+        "ParentID" if !shown.alone => shown.parent_id.to_string(),
         "ID" if at.own.id > 0 => at.own.id.to_string(),
         "LFT" => at.span.0.to_string(),
         "RGT" => at.span.1.to_string(),

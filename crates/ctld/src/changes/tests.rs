@@ -207,7 +207,7 @@ fn what_is_private_is_in_no_change() {
 }
 
 #[test]
-fn a_partition_that_is_hidden_is_in_no_change() {
+fn a_partition_that_is_hidden_is_in_no_change_and_its_jobs_are() {
     let mut world = World::new("");
     let begin = world.read(ADA, None).last;
     let hidden = PartitionConfig {
@@ -218,7 +218,9 @@ fn a_partition_that_is_hidden_is_in_no_change() {
         partition: Box::new(hidden),
     });
     world.submit(ADA, "one");
-    assert_eq!(world.read(ADA, Some(begin)).changes, []);
+    let answer = world.read(ADA, Some(begin));
+    assert_eq!(answer.changes.len(), 1);
+    assert_eq!(jobs(&answer), [("one".to_owned(), "submitted")]);
 }
 
 #[test]

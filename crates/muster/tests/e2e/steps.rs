@@ -289,7 +289,7 @@ fn steps_have_the_part_of_the_job_that_slurm_gives_them() {
         "-N2 --ntasks-per-node=2",
         "-n4 --ntasks-per-node=3",
     ] {
-        let out = c.ok(&format!("salloc -Q -N2 -n4 srun -Q {options} {node}"));
+        let out = c.ok(&format!("salloc -Q -w n[1-2] -n4 srun -Q {options} {node}"));
         assert_eq!(nodes(&out), "n1 n1 n1 n2", "{options}");
     }
     let named = |options| {

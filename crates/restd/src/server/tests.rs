@@ -105,6 +105,30 @@ fn requests_of_one_user_leave_a_turn_for_others_of_the_same_proxy() {
     });
 }
 
+/// Two users who waited for themselves had the two turns of all for large requests.
+#[test]
+fn a_large_request_that_waits_for_its_own_user_has_no_turn_of_all() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    runtime.unwrap().block_on(async {
+        let places = ConnectionSlots::new(8, 0, 3);
+        let place = places.admit(Origin::of([10, 0, 0, 1].into())).unwrap();
+        let of_all = Arc::new(Semaphore::new(1));
+        let mut held = Vec::new();
+        let waits = loop {
+            let mut next = Box::pin(turn_of_user(&place, &places, 5, None));
+            match poll_once(next.as_mut()) {
+                Poll::Ready(turn) => held.push(turn),
+                Poll::Pending => break next,
+            }
+        };
+        let mut large = Box::pin(turn_of_user(&place, &places, 5, Some(&of_all)));
+        assert!(poll_once(large.as_mut()).is_pending());
+        assert_eq!(of_all.available_permits(), 1);
+        drop((held, waits));
+        drop(large.await);
+    });
+}
+
 /// Polls once, without a wake.
 fn poll_once<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(std::task::Waker::noop()))

@@ -9,6 +9,7 @@ use crate::listing::node::NodeView;
 use crate::listing::query::Jobs;
 use crate::listing::step_fields::StepRow;
 use muster_model::config::PartitionConfig;
+use muster_model::job::StepDeviceAsk;
 
 const PLAIN: RecordStyle = RecordStyle {
     one_line: false,
@@ -116,6 +117,20 @@ fn step() {
     // Which process made a step is known to the job's nodes, not to the controller.
     let slurms = include_str!("expected/scontrol_show_step.out").replace("vm:11749", "(null):0");
     assert_same(&out, &slurms);
+    let mut step = (*job.steps[0]).clone();
+    step.device_ask = Some(Box::new(StepDeviceAsk {
+        bind: Some("gres/gpu:per_task:1".to_owned()),
+        per_step: Some("cpu:1,gres/gpu:1".to_owned()),
+        per_task: Some("gres/gpu:1".to_owned()),
+        ..StepDeviceAsk::default()
+    }));
+    let row = StepRow { step: &step, ..row };
+    out.clear();
+    job::write_step(&mut out, &row, &later(), PLAIN);
+    let (first, _) = slurms.trim_end().rsplit_once('\n').unwrap_or_default();
+    let maker = "   SrunHost:Pid=(null):0\n";
+    let devices = "   TresBind=gres/gpu:per_task:1\n   TresPerStep=cpu:1,gres/gpu:1\n   TresPerTask=gres/gpu:1\n\n";
+    assert_same(&out, &format!("{first}\n{maker}{devices}"));
 }
 
 #[test]
