@@ -302,13 +302,13 @@ fn submissions(bench: &mut Bench, port: u16, token: &str) -> Result<()> {
 }
 
 /// Processor time of the controller and of its writer while jobs come, milliseconds a second.
-struct Watched {
+struct FollowedPages {
     all: f64,
     writer: f64,
 }
 
 /// Submits 40 jobs a second and watches the controller.
-fn watch(bench: &Bench, site: &Site) -> Result<Watched> {
+fn watch(bench: &Bench, site: &Site) -> Result<FollowedPages> {
     let before = site.cpu_ms()?;
     let begun = Instant::now();
     while begun.elapsed() < WATCHED {
@@ -323,7 +323,7 @@ fn watch(bench: &Bench, site: &Site) -> Result<Watched> {
     let all: u64 = of_controller.map(|(name, ms)| grown(name, ms)).sum();
     let writer = after.get_key_value("writer");
     let writer = writer.map_or(0, |(name, ms)| grown(name, ms));
-    Ok(Watched {
+    Ok(FollowedPages {
         all: all as f64 / seconds,
         writer: writer as f64 / seconds,
     })
