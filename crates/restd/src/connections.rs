@@ -141,6 +141,9 @@ impl ConnectionsOf<'_> {
 
 impl Connect for ConnectionsOf<'_> {
     fn connect(&mut self) -> Result<Client, ConnectError> {
+        if let Some(error) = self.identity.refusal() {
+            return Err(error);
+        }
         // One that the controller has closed has something to read: the end.
         let kept = (self.all.kept()).take(&self.identity.key(), Instant::now(), Client::is_quiet);
         match kept {

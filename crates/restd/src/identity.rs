@@ -6,6 +6,7 @@ use muster_trust::user_token::{self, UserClaims};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::unistd::{Group, Uid, User, geteuid};
 use sha2::{Digest as _, Sha256};
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -106,7 +107,19 @@ pub(crate) struct Identity {
     /// Where the client is.
     pub(crate) address: Option<IpAddr>,
     token: Option<String>,
+    /// Why no controller could be asked whether the token is good; nothing is done as its user then.
+    unconfirmed: Option<Unconfirmed>,
 }
+
+/// The error that kept a token from being confirmed.
+#[derive(Clone, Debug)]
+enum Unconfirmed {
+    NoConfiguration(String),
+    NoController(String),
+}
+
+/// In place of the number of a user whose token nobody has confirmed, so that no turns of the user are taken: no user has it.
+const UNCONFIRMED_UID: u32 = u32::MAX;
 
 /// Why a request is nobody's.
 #[derive(Debug, thiserror::Error)]
@@ -159,6 +172,7 @@ impl Identity {
             },
             address: peer.address,
             token: Some(token),
+            unconfirmed: None,
         })
     }
 
@@ -175,6 +189,34 @@ impl Identity {
         Ok(())
     }
 
+    /// Has no controller to confirm the token: every connection of this identity fails with this error, even if one answers by then.
+    /// Returns whether it was one of a missing controller.
+    pub(crate) fn leave_unconfirmed(&mut self, error: &ConnectError) -> bool {
+        let why = match error {
+            ConnectError::Config(why) => Unconfirmed::NoConfiguration(why.to_string()),
+            ConnectError::Unreachable { socket, .. } => Unconfirmed::NoController(socket.clone()),
+            _ => return false,
+        };
+        if self.token.is_some() {
+            self.caller.uid = UNCONFIRMED_UID;
+            self.unconfirmed = Some(why);
+        }
+        true
+    }
+
+    /// The error that left it unconfirmed.
+    pub(crate) fn refusal(&self) -> Option<ConnectError> {
+        Some(match self.unconfirmed.as_ref()? {
+            Unconfirmed::NoConfiguration(why) => {
+                ConnectError::Config(io::Error::other(why.clone()))
+            }
+            Unconfirmed::NoController(socket) => ConnectError::Unreachable {
+                socket: socket.clone(),
+                source: io::ErrorKind::NotConnected.into(),
+            },
+        })
+    }
+
     fn by_socket(peer: &Peer) -> Result<Identity, IdentityError> {
         let own = geteuid();
         let is_own = peer.uid.is_some_and(|uid| uid == own.as_raw() || uid == 0);
@@ -187,6 +229,7 @@ impl Identity {
             caller: caller(found, &peer.source),
             address: peer.address,
             token: None,
+            unconfirmed: None,
         })
     }
 

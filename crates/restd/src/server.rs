@@ -539,6 +539,9 @@ async fn stream(
     let query = head.uri.query().unwrap_or("");
     let (filter, after) = rest::events::StreamFilter::read(query, last_event_id)?;
     let identity = identify(given, peer, place, &shared, is_known).await?;
+    if let Some(error) = identity.refusal() {
+        return Err(RestReply::text(HttpStatus::UNAVAILABLE, &error.to_string()));
+    }
     let opened = shared.feeds.open(identity, filter, after);
     opened.map_err(|why| match why {
         NoStream::OfUser => {
@@ -570,14 +573,15 @@ async fn identify(
             conf: &own.conf,
             since: Instant::now(),
         };
-        let is_confirmed = match connections.confirm() {
-            Ok(()) => true,
+        let confirmed = connections.confirm();
+        let is_confirmed = confirmed.is_ok();
+        match confirmed {
+            Ok(()) => identity.look_up().map_err(|e| unauthorized(&e))?,
             // Errors of the controller are reported where it is asked.
-            Err(ConnectError::Config(_) | ConnectError::Unreachable { .. }) => false,
+            Err(error) if identity.leave_unconfirmed(&error) => {}
             Err(ConnectError::Untrusted { why, .. }) => return Err(unauthorized(&why)),
             Err(error) => return Err(unauthorized(&error)),
-        };
-        identity.look_up().map_err(|e| unauthorized(&e))?;
+        }
         Ok((identity, is_confirmed))
     });
     let (identity, is_confirmed) = confirming.await.unwrap_or_else(|error| {

@@ -8,6 +8,7 @@ mod long;
 mod own_paths;
 mod piped;
 mod shapes;
+mod unconfirmed;
 mod verified;
 mod versions;
 
