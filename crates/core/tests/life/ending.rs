@@ -376,6 +376,30 @@ fn the_warning_signal_comes_once_and_in_time() {
     }
 }
 
+/// Programs that take the signal have not said so yet when they begin.
+#[test]
+fn a_warning_due_before_the_start_comes_soon_after_it() {
+    let mut world = World::new();
+    let warn = WarnSignal {
+        signal: 12,
+        before_s: 120,
+        batch_only: false,
+    };
+    let id = world.submit(JobSpec {
+        warn_signal: Some(warn),
+        ..limited(2)
+    });
+    world.start(id, &[0]);
+    world.pass(14);
+    assert!(world.effects.is_empty());
+    world.pass(1);
+    assert_eq!(world.effects.len(), 1);
+    assert!(matches!(
+        world.effects[0],
+        Effect::Signal { signal: 12, .. }
+    ));
+}
+
 #[test]
 fn a_held_job_is_not_too_late_before_its_deadline() {
     let mut world = World::new();

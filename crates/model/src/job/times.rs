@@ -3,6 +3,10 @@
 use super::{Hold, Job};
 use crate::time::Timestamp;
 
+/// Seconds after its start at which a job gets a signal that was due before: a program that is to take it needs time to say so.
+/// Slurm looks for such jobs every 30 seconds.
+const LATE_WARNING_S: u64 = 15;
+
 impl Job {
     /// When its time limit is reached if it goes on running, without `OverTimeLimit`.
     pub fn time_limit_end(&self) -> Option<Timestamp> {
@@ -17,9 +21,11 @@ impl Job {
             (Some(limit), Some(deadline)) => limit.min(deadline),
             (limit, deadline) => limit.or(deadline)?,
         };
-        Some(Timestamp(
-            end.0.saturating_sub(i64::from(signal.before_s) * 1000),
-        ))
+        let due = Timestamp(end.0.saturating_sub(i64::from(signal.before_s) * 1000));
+        match self.start_time {
+            Some(start) if due <= start => Some(start.plus_s(LATE_WARNING_S).min(end)),
+            _ => Some(due),
+        }
     }
 
     /// The first time at which a start would be too late for the deadline. A job that is held may get another limit before its
