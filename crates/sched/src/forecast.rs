@@ -27,6 +27,10 @@ use std::sync::Arc;
 /// The assumed length of jobs without a limit.
 const ENDLESS_S: u64 = 365 * 86_400;
 
+/// Time in which reservations that repeat have shown all that they leave free, where nothing else happens: they repeat weekly at the
+/// latest.
+const REPETITION_S: u64 = 8 * 86_400;
+
 /// Limits of a forecast.
 #[derive(Clone, Copy, Debug)]
 pub struct ForecastBounds {
@@ -351,6 +355,8 @@ pub(crate) struct Play {
     is_within_instant: bool,
     /// Nothing else happens: a job that has not started does not start.
     pub(crate) is_complete: bool,
+    /// Since when no job runs, and none is to begin at a time of its own.
+    idle_since: Option<Timestamp>,
 }
 
 impl Play {
@@ -370,6 +376,7 @@ impl Play {
             turn: Turn::default(),
             is_within_instant: false,
             is_complete: false,
+            idle_since: None,
         }
     }
 
@@ -396,6 +403,7 @@ impl Play {
         if starts >= self.bounds.starts || cost >= self.bounds.instants {
             return true;
         }
+        self.note_idle();
         let until = self.bounds.until;
         let next = self
             .next()
@@ -485,10 +493,20 @@ impl Play {
         started
     }
 
+    fn note_idle(&mut self) {
+        let mut begins = self.engine.state().by_begin.iter().map(|(at, _)| *at);
+        let is_idle = self.ends.is_empty() && begins.all(|at| at <= self.now);
+        self.idle_since = is_idle.then(|| self.idle_since.unwrap_or(self.now));
+    }
+
     /// The time of the next event.
     fn next(&self) -> Option<Timestamp> {
         let state = self.engine.state();
-        let reservations = state.reservations.iter().flat_map(|r| {
+        let is_known = |since: Timestamp| since.plus_s(REPETITION_S) < self.now;
+        let repetitions_are_known = self.idle_since.is_some_and(is_known);
+        let reservations = state.reservations.iter();
+        let reservations = reservations.filter(|r| !(repetitions_are_known && r.repeats()));
+        let reservations = reservations.flat_map(|r| {
             let soon = r.occurrences(self.now).take(2);
             soon.flat_map(|(start, end)| [start, end])
         });

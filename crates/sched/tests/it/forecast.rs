@@ -10,6 +10,7 @@ use muster_model::job::Hold;
 use muster_model::licenses::LicenseCount;
 use muster_model::private_data::PrivateData;
 use muster_model::refusal::RefusalCode;
+use muster_model::reservation::Flags;
 use muster_model::spec::{DependencyKind, DependencyTerm, JobKind, JobSpec};
 use muster_model::task_range::TaskRange;
 use muster_model::time::{TimeLimit, Timestamp};
@@ -596,6 +597,33 @@ fn reservations_in_the_way_and_ones_own_are_told_with_their_times() {
         times(&world, inside),
         [("Reservation r begins".to_owned(), 20)]
     );
+}
+
+/// A held job never starts: the days of a daily reservation, of which there is no end, are not simulated for its sake. One that starts
+/// between two of them still has its time.
+#[test]
+fn a_repeating_reservation_is_simulated_until_it_shows_nothing_new() {
+    let mut world = World::simple(2, 1);
+    let ask = ReservationAsk {
+        name: Some("daily".into()),
+        start: Some(world.now.plus_s(60 * 60)),
+        duration: Some(TimeLimit::Minutes(120)),
+        nodes: Some("n[0-1]".into()),
+        users: Some(NameList::AllBut(vec!["nobody".into()])),
+        flags: Flags::DAILY,
+        ..ReservationAsk::default()
+    };
+    world.admin(UserCommand::CreateReservation(Box::new(ask)));
+    let held = world.submit(JobSpec {
+        hold: true,
+        ..of("ann", job(1, 10))
+    });
+    let long = world.submit(of("ann", wide(2, 1, 21 * 60)));
+    world.pass_by_core();
+    let found = forecast(&world.state, world.now, ForecastBounds::default());
+    assert!(!found.starts.contains_key(&held));
+    assert_eq!(minutes(&world, found.starts[&long].at), 180);
+    assert!(found.cost < 50, "{} instants", found.cost);
 }
 
 #[test]
