@@ -207,6 +207,14 @@ def nothing_there(browser, axe, site):
     assert "There are no reservations." in view.text()
     # What a page is made of, before data.
     loaded = "performance.getEntriesByType('resource').filter((one) => one.name.includes('/web/')).reduce((all, one) => all + one.decodedBodySize, 0)"
+    # An address of `muster web` signs in, and is not kept.
+    other = browser.new_context()
+    page = other.new_page()
+    page.goto(f"{site.url}/#token={site.token('root')}")
+    page.locator("h1", has_text="Overview").wait_for()
+    assert page.url.endswith("/#/overview"), page.url
+    assert page.locator("#user").inner_text() == "root"
+    other.close()
     # Browsers with a window ask for a picture, too.
     picture = view.page.evaluate("fetch('/favicon.ico').then((answer) => answer.status)")
     assert picture == 204, picture

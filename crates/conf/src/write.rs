@@ -20,6 +20,8 @@ pub struct PrivateClusterConfig<'a> {
     pub cpus: u32,
     /// Memory of each node in MiB.
     pub memory_mib: u64,
+    /// The file with the key of users' tokens, if there are to be any: the controller listens at `port` of this host alone then.
+    pub token_key: Option<&'a Path>,
 }
 
 /// The text of the slurm.conf.
@@ -59,6 +61,14 @@ pub fn write_minimal(minimal: &PrivateClusterConfig<'_>) -> String {
          DefMemPerCPU={}\n",
         (memory_mib / u64::from(cpus.max(1))).max(1),
     );
+    if let Some(key) = minimal.token_key {
+        writeln!(
+            text,
+            "CommunicationParameters=NoCtldInAddrAny\nAuthAltTypes=auth/jwt\nAuthAltParameters=jwt_key={}",
+            key.display()
+        )
+        .expect("writing to a String cannot fail");
+    }
     writeln!(
         text,
         "NodeName={names} NodeHostname={host} NodeAddr=127.0.0.1 CPUs={cpus} Sockets=1 \

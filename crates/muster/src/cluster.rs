@@ -8,6 +8,7 @@ use crate::hosts;
 use crate::install;
 use crate::slurm_user;
 use crate::slurmctld;
+use crate::web;
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use muster_cli::connect::Client;
@@ -36,6 +37,8 @@ struct UpArgs {
     emulate: Option<String>,
     /// NUMA domains of emulated nodes.
     numa: Option<String>,
+    /// Users have tokens.
+    web: bool,
 }
 
 fn up_args(args: &[String]) -> Result<UpArgs> {
@@ -46,6 +49,7 @@ fn up_args(args: &[String]) -> Result<UpArgs> {
         hosts: false,
         emulate: None,
         numa: None,
+        web: false,
     };
     let mut words = args.iter();
     while let Some(word) = words.next() {
@@ -68,6 +72,7 @@ fn up_args(args: &[String]) -> Result<UpArgs> {
             "--cpus" | "-c" => parsed.cpus = Some(number(value()?, "--cpus", 65_536)?),
             "--file" | "-f" => parsed.conf = Some(value()?.into()),
             "--hosts" => parsed.hosts = true,
+            "--web" => parsed.web = true,
             "--emulate" => {
                 parsed.emulate.get_or_insert("0".to_owned());
             }
@@ -86,6 +91,14 @@ fn up_args(args: &[String]) -> Result<UpArgs> {
     }
     if parsed.hosts && (parsed.conf.is_some() || parsed.emulate.is_some()) {
         bail!("--hosts makes a cluster of its own: it goes neither with --file nor with --emulate");
+    }
+    if parsed.web && parsed.hosts {
+        bail!("--web does not go with --hosts: a browser does not reach those hosts");
+    }
+    if parsed.web && parsed.conf.is_some() {
+        bail!(
+            "--web does not go with --file: that file says itself whether users have tokens (docs/rest.md)"
+        );
     }
     Ok(parsed)
 }
@@ -154,10 +167,14 @@ pub(crate) fn up(args: &[String]) -> Result<ExitCode> {
         true => format!("{} host login", own_name()),
         false => format!("eval \"$({} env)\"", own_name()),
     };
+    let browser = match Own::of(&home.conf()).has_tokens && !hosts::are_in(&home) {
+        true => format!("\n\nand in a browser\n\n  {} web", own_name()),
+        false => String::new(),
+    };
     say!(
         "{} nodes are up after {:.1} s. To use them:\n\n  {way}\n\nthen for example\n\n  \
          sinfo\n  srun -N2 hostname\n  sbatch --array=1-100 --wrap 'echo task $SLURM_ARRAY_TASK_ID'\n  squeue\n  \
-         sacct\n\nState, logs and slurm.conf are in {}; 'muster down' stops it.\n",
+         sacct{browser}\n\nState, logs and slurm.conf are in {}; 'muster down' stops it.\n",
         names.len(),
         started.elapsed().as_secs_f32(),
         home.0.display(),
@@ -302,6 +319,10 @@ fn own_name() -> String {
 
 /// Nodes of a private cluster of which nothing is said.
 const NODES: u32 = 4;
+/// Port of its controller, as in Slurm: it names the controller's socket, and nobody listens there unless users have tokens.
+const PORT: u16 = 6817;
+/// The key of its users' tokens.
+const TOKEN_KEY: &str = "jwt.key";
 
 /// Prepares slurm.conf: an existing file stays, unless another is requested.
 fn prepare_conf(home: &Home, args: &UpArgs) -> Result<()> {
@@ -309,7 +330,7 @@ fn prepare_conf(home: &Home, args: &UpArgs) -> Result<()> {
     let there = fs::read_to_string(&path).ok();
     let text = match (&args.conf, &there) {
         (Some(given), _) => {
-            let own = own_conf(home, NODES, default_cpus(), memory_mib()?)?;
+            let own = own_conf(home, NODES, default_cpus(), memory_mib()?, Own::default())?;
             let adapted = given_conf::adapt(given, &path, &own)?;
             for warning in &adapted.warnings {
                 complain!("muster up: {warning}");
@@ -332,6 +353,7 @@ fn prepare_conf(home: &Home, args: &UpArgs) -> Result<()> {
                 nodes,
                 cpus.unwrap_or_else(default_cpus),
                 memory_mib()?,
+                Own::new(home, args.web)?,
             )?;
             check_own(&path, &text)?;
             text
@@ -344,18 +366,56 @@ fn default_cpus() -> u32 {
     std::thread::available_parallelism().map_or(1, |n| n.get() as u32)
 }
 
+/// Settings by which one private cluster differs from another of its size.
+#[derive(Clone, Copy)]
+struct Own {
+    port: u16,
+    has_tokens: bool,
+}
+
+impl Default for Own {
+    fn default() -> Own {
+        Own {
+            port: PORT,
+            has_tokens: false,
+        }
+    }
+}
+
+impl Own {
+    /// Of a new cluster. One whose users have tokens listens for them.
+    fn new(home: &Home, has_tokens: bool) -> Result<Own> {
+        if !has_tokens {
+            return Ok(Own::default());
+        }
+        web::make_key(&home.at(TOKEN_KEY))?;
+        let port = web::free_port(PORT)?;
+        Ok(Own { port, has_tokens })
+    }
+
+    /// As a slurm.conf has them.
+    fn of(conf: &Path) -> Own {
+        let (config, _) = muster_conf::load(conf);
+        Own {
+            port: *config.slurmctld_ports.start(),
+            has_tokens: config.text("AuthAltTypes").is_some(),
+        }
+    }
+}
+
 /// The slurm.conf of a private cluster.
-fn own_conf(home: &Home, nodes: u32, cpus: u32, memory_mib: u64) -> Result<String> {
+fn own_conf(home: &Home, nodes: u32, cpus: u32, memory_mib: u64, own: Own) -> Result<String> {
     let host = nix::unistd::gethostname()?.to_string_lossy().into_owned();
     let user = User::from_uid(geteuid())?.map_or_else(|| geteuid().to_string(), |user| user.name);
     let text = muster_conf::write_minimal(&muster_conf::PrivateClusterConfig {
         host: &host,
-        port: 6817,
+        port: own.port,
         user: &user,
         home: &home.0,
         nodes,
         cpus,
         memory_mib,
+        token_key: own.has_tokens.then(|| home.at(TOKEN_KEY)).as_deref(),
     });
     let text = text + &format!("TmpFS={}/tmp.%n\n", home.0.display());
     Ok(match hosts::are_in(home) {
@@ -375,23 +435,34 @@ fn other_size(home: &Home, args: &UpArgs, there: &str) -> Result<Option<String>>
         .first()
         .map_or((0, 0), |node| (node.cpus, node.real_memory_mib));
     let (nodes_now, cpus_now) = (args.nodes.unwrap_or(size), args.cpus.unwrap_or(cpus));
-    if (nodes_now, cpus_now) == (size, cpus) {
+    let own = Own::of(&path);
+    let is_without_tokens = args.web && !own.has_tokens;
+    if (nodes_now, cpus_now) == (size, cpus) && !is_without_tokens {
         return Ok(None);
     }
     if daemon::alive(&home.ctld_pid_file()).is_some() {
         bail!(
-            "a cluster of {size} nodes with {cpus} CPUs runs in {}; stop it with 'muster down', or give another MUSTER_HOME",
+            "a cluster of {size} nodes with {cpus} CPUs{} runs in {}; stop it with 'muster down', or give another MUSTER_HOME",
+            if is_without_tokens {
+                " and no tokens"
+            } else {
+                ""
+            },
             home.0.display()
         );
     }
-    if own_conf(home, size, cpus, memory_mib)? != there {
+    if own_conf(home, size, cpus, memory_mib, own)? != there {
         bail!(
             "{} has {size} nodes with {cpus} CPUs and was edited or given: change its NodeName lines, or remove it with \
              'muster down --purge'",
             path.display()
         );
     }
-    let text = own_conf(home, nodes_now, cpus_now, self::memory_mib()?)?;
+    let own = match is_without_tokens {
+        true => Own::new(home, true)?,
+        false => own,
+    };
+    let text = own_conf(home, nodes_now, cpus_now, self::memory_mib()?, own)?;
     check_own(&path, &text)?;
     Ok(Some(text))
 }

@@ -23,6 +23,7 @@ A site's own cluster:
   muster why JOBID [--json]                          what a job waits for, and what would start it sooner
   muster logs JOBID [--follow]                       what a batch job has written, and what it writes
   muster watch JOBID                                 a job's way until it has ended, with a progress bar
+  muster web                                         the cluster in a browser, signed in: queue, plan, nodes, reports
   muster top                                         queue, own jobs, nodes, events on the terminal, as they change
   muster report [--by LIST] [--every month]          how jobs ran and what they used, by user, application, node and so on
   muster storage [scan NAME DIRECTORY]               what users have on file systems
@@ -55,7 +56,7 @@ and those of Torque; where MUSTER_COMMAND_SET=torque or sge.conf says so, withou
 ";
 
 /// Text of `--help` after each of these commands.
-const COMMANDS: [(&str, &str); 11] = [
+const COMMANDS: [(&str, &str); 12] = [
     ("up", UP),
     ("down", DOWN),
     ("env", ENV),
@@ -67,6 +68,7 @@ const COMMANDS: [(&str, &str); 11] = [
     ("generate", GENERATE),
     ("node", NODE),
     ("init", INIT),
+    ("web", WEB),
 ];
 
 const IMPORT: &str = "\
@@ -103,6 +105,7 @@ Starts a private cluster on this machine, or what of it does not run, and waits 
                     gres.conf, topology.conf, mpi.conf, webhooks.conf and others beside FILE come along
   --hosts           each node is a small host with network, name, processes, /tmp, /dev/shm, /run and /etc
                     of its own; the controller is one (ctl), and one is for users (login). Needs root, munge, iproute2
+  --web             users have tokens, so that 'muster web' can show the cluster in a browser
   --emulate         one process speaks for all nodes; jobs only take their time
   --run-time T      with --emulate, which it implies: how long jobs run; 'muster emulate --help' has the forms
   --numa N[:L,S,R]  with --emulate: NUMA domains of each node
@@ -111,6 +114,18 @@ Starts a private cluster on this machine, or what of it does not run, and waits 
 A slurm.conf that is there, and may have been edited, is kept; only -f puts another in its place, while nothing runs.
 The cluster lives in $MUSTER_HOME: slurm.conf, logs, state, commands. By default that is /var/lib/muster for root and
 ~/.local/state/muster for others. 'muster env' says how to use it, 'muster down' stops it.
+";
+
+const WEB: &str = "\
+Usage: muster web [--listen HOST:PORT]
+Shows the cluster in a browser: serves the pages of slurmrestd and prints an address where you are signed in.
+
+  --listen HOST:PORT  where to listen (default: localhost:6820, or a free port of localhost)
+  -h, --help          print this help
+
+The cluster is that of $SLURM_CONF, else the private one of 'muster up --web', else the site's. It needs tokens (docs/rest.md). The address
+has one behind the #, which browsers send to nobody: it is yours for 8 hours, or as long as the site allows. On another host than that of
+your browser, 'ssh -L 6820:localhost:6820 HOST' brings the pages to it.
 ";
 
 const DOWN: &str = "\

@@ -40,6 +40,7 @@ mod slurmdbd;
 mod slurmrestd;
 #[cfg(not(test))]
 mod start;
+mod web;
 
 use std::process::ExitCode;
 
@@ -111,6 +112,7 @@ fn muster(args: &[String]) -> ExitCode {
         "logs" => muster_cli::logs(rest),
         "watch" => muster_cli::watch(rest),
         "top" => muster_cli::top(rest),
+        "web" => report(web::main(rest)),
         "report" => muster_cli::report(rest),
         "storage" => muster_cli::storage(rest),
         "emulate" => report(emulate::main(rest)),

@@ -200,16 +200,21 @@ fn at_least_one(what: &str, text: &str) -> Result<usize> {
     number.with_context(|| format!("{what} {text}: expected a number"))
 }
 
-/// A line for each request of a user, and more with each `-v`.
-fn log_level(verbose: usize) -> LevelFilter {
-    logging::level("info", verbose)
+/// A line for each request of a user unless `SLURMRESTD_DEBUG` has another level, and more with each `-v`.
+fn log_level(setting: Option<&str>, verbose: usize) -> Result<LevelFilter> {
+    let setting = setting.unwrap_or("info");
+    let level = muster_ctld::debug_level::filter(setting, verbose);
+    level.with_context(|| {
+        format!("SLURMRESTD_DEBUG={setting}: expected a number from 0 to 9, or the name of a level")
+    })
 }
 
 fn start(args: Args) -> Result<()> {
     let conf = std::fs::canonicalize(&args.conf)
         .with_context(|| format!("cannot read the configuration {}", args.conf.display()))?;
     let endpoint = endpoint::read(&conf).context("the configuration")?;
-    logging::start(None, true, log_level(args.verbose))?;
+    let level = log_level(variable("SLURMRESTD_DEBUG").as_deref(), args.verbose)?;
+    logging::start(None, true, level)?;
     let listeners = listeners(&args)?;
     become_user(&args)?;
     check_user(&endpoint)?;
@@ -322,7 +327,7 @@ mod tests {
 
     #[test]
     fn requests_are_logged_and_each_v_adds_a_level() {
-        let levels = [0, 1, 2, 3, 9].map(log_level);
+        let levels = [0, 1, 2, 3, 9].map(|verbose| log_level(None, verbose).unwrap());
         let expected = [
             LevelFilter::Info,
             LevelFilter::Debug,
@@ -331,5 +336,8 @@ mod tests {
             LevelFilter::Trace,
         ];
         assert_eq!(levels, expected);
+        assert_eq!(log_level(Some("error"), 0).unwrap(), LevelFilter::Error);
+        assert_eq!(log_level(Some("2"), 1).unwrap(), LevelFilter::Info);
+        assert!(log_level(Some("loud"), 0).is_err());
     }
 }

@@ -222,16 +222,25 @@ const stream = {
   },
 };
 
+/** An address of `muster web` has a token behind the #, which is sent to no server. It leaves the address, and so the history, at once. */
+function takeToken() {
+  const given = /^#token=([\w.-]+)$/.exec(location.hash);
+  if (!given) return;
+  token.set(given[1]);
+  history.replaceState(null, "", "#/overview");
+}
+
 page.show = show;
 /** The address of what is shown has changed, and the page shows it already. */
 page.move = (address) => {
   history.replaceState(null, "", address);
   shown = location.hash;
 };
-window.addEventListener("hashchange", show);
+window.addEventListener("hashchange", () => { takeToken(); show(); });
 document.addEventListener("visibilitychange", () => { if (!document.hidden && stream.missed) { stream.missed = false; stream.changed(); } });
 document.getElementById("sign-out").addEventListener("click", () => { token.clear(); stream.stop(); document.getElementById("user").textContent = ""; document.getElementById("sign-out").hidden = true; show(); });
 setInterval(() => { if (!document.hidden && token.get() && !stream.follows) show("clock"); }, PERIOD_MS);
 setInterval(() => { if (!document.hidden && token.get() && showsStarts() && stream.timer === undefined) stream.ask(true); }, STARTS_MS);
+takeToken();
 show();
 stream.run();

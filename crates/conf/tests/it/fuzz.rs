@@ -93,7 +93,7 @@ proptest! {
     fn what_is_written_loads(nodes in 1..2000u32, cpus in 1..1024u32, port in 1024..40_000u16) {
         let minimal = PrivateClusterConfig {
             host: "box", port, user: "alice", home: Path::new("/home/alice/.muster"),
-            nodes, cpus, memory_mib: 8000,
+            nodes, cpus, memory_mib: 8000, token_key: nodes.is_multiple_of(2).then_some(Path::new("/home/alice/.muster/jwt.key")),
         };
         let (config, findings) = load_text(Path::new("slurm.conf"), &write_minimal(&minimal));
         prop_assert!(findings.is_empty(), "{findings:?}");

@@ -78,4 +78,5 @@ mod triggers;
 mod trust;
 mod verifier;
 mod watch;
+mod web;
 mod webhooks;
