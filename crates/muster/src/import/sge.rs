@@ -5,6 +5,7 @@ mod accounts;
 mod classes;
 mod dump;
 mod hosts;
+mod memory;
 mod names;
 mod queues;
 
@@ -112,6 +113,7 @@ fn convert(dump: &Dump, controller: Option<&str>) -> Result<Made> {
         .or(first)
         .context("no host is known: give --controller HOST")?;
     settings(dump, controller, &resources, &mut made);
+    memory::write(dump, &mut made);
     hosts::write(dump, &resources, &mut made);
     queues::write(dump, &mut made);
     resources.write(&mut made);
@@ -129,7 +131,6 @@ fn settings(dump: &Dump, controller: &str, resources: &hosts::Resources, made: &
     line("SlurmUser", "slurm");
     line("AuthType", "auth/munge");
     line("SelectType", "select/cons_tres");
-    line("SelectTypeParameters", "CR_Core_Memory");
     line("StateSaveLocation", "/var/spool/slurmctld");
     line("SlurmdSpoolDir", "/var/spool/slurmd");
     line("AccountingStorageType", "accounting_storage/slurmdbd");

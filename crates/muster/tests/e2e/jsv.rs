@@ -212,8 +212,9 @@ fn verifiers_of_users_change_what_qsub_sends() {
         &c,
         "perl",
         &format!(
-            "#!/usr/bin/perl\nuse lib '{}'; use JSV qw(:ALL);\nsub jsv_on_start {{}}\n\
-             sub jsv_on_verify {{ jsv_set_param('A', 'perl ' . jsv_get_param('N')); jsv_correct() }}\njsv_main();\n",
+            "#!/usr/bin/perl\nuse lib '{}'; use JSV;\njsv_on_start(sub {{ jsv_send_env() }});\n\
+             jsv_on_verify(sub {{ my %all = jsv_get_param_hash(); jsv_set_param('A', \"perl $all{{N}}$all{{l_hard}}{{h_rt}}\"); \
+             jsv_correct() }});\njsv_main();\n",
             libraries()
         ),
     );
@@ -229,7 +230,7 @@ fn verifiers_of_users_change_what_qsub_sends() {
         ),
     );
     let ran = c.run(&format!(
-        "qsub -h -jsv {perl} -N first -o /dev/null -b y true"
+        "qsub -h -jsv {perl} -l h_rt=60 -N first -o /dev/null -b y true"
     ));
     assert!(
         ran.out
@@ -238,7 +239,7 @@ fn verifiers_of_users_change_what_qsub_sends() {
         ran.out,
         ran.err
     );
-    assert_eq!(c.ok("squeue -h -j 2 -o '%k %C'"), "perl first 2");
+    assert_eq!(c.ok("squeue -h -j 2 -o '%k %C'"), "perl first60 2");
     let ran = c.run(&format!(
         "rm .sge_request; qsub -h -jsv {python} -v B=x -l gpu=0,h_rt=1:0:0 -o /dev/null -b y true"
     ));

@@ -48,8 +48,14 @@ fn values(text: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-fn complex_values(host: &Object) -> Vec<(String, String)> {
+pub(super) fn complex_values(host: &Object) -> Vec<(String, String)> {
     values(host.get("complex_values").unwrap_or_default())
+}
+
+/// What a host has measured.
+pub(super) fn loads_of(host: &Object) -> BTreeMap<String, String> {
+    let loads = values(host.get("load_values").unwrap_or_default());
+    loads.into_iter().collect()
 }
 
 /// Counterpart of each complex of the site's own.
@@ -113,7 +119,7 @@ pub(super) fn resources(dump: &Dump, made: &mut Made) -> Resources {
 }
 
 /// MiB of `128.5G`.
-fn mib(text: &str) -> Option<u64> {
+pub(super) fn mib(text: &str) -> Option<u64> {
     let bytes = muster_conf::grid_engine::resources::memory("mem_total", Some(text)).ok()?;
     Some(bytes >> 20).filter(|mib| *mib > 0)
 }
@@ -145,9 +151,7 @@ pub(super) fn write(dump: &Dump, resources: &Resources, made: &mut Made) {
 
 fn write_host(host: &Object, slots: &HashMap<String, u32>, resources: &Resources, made: &mut Made) {
     let name = host.name();
-    let loads: BTreeMap<String, String> = values(host.get("load_values").unwrap_or_default())
-        .into_iter()
-        .collect();
+    let loads = loads_of(host);
     let own = complex_values(host);
     let mut line = format!("NodeName={name}");
     let cpus = cpus_of(host, &loads, &own).or_else(|| slots.get(name).copied());
@@ -196,7 +200,7 @@ fn load_number(loads: &BTreeMap<String, String>, key: &str) -> Option<u32> {
 }
 
 /// CPUs of a host: as its load says, or its configuration.
-fn cpus_of(
+pub(super) fn cpus_of(
     host: &Object,
     loads: &BTreeMap<String, String>,
     own: &[(String, String)],

@@ -74,6 +74,8 @@ fn a_site_becomes_a_configuration() {
             "GresTypes=gpu",
             "Licenses=lic:10",
             "MaxArraySize=101",
+            "SelectTypeParameters=CR_Core_Memory",
+            "DefMemPerCPU=2048",
             &format!("NodeName=n1 {node} Feature=big"),
             &format!("NodeName=n2 {node}"),
             "PartitionName=all Nodes=n[1-2] Default=YES MaxTime=INFINITE MaxCPUsPerNode=8",
@@ -144,11 +146,28 @@ fn what_is_not_carried_over_is_listed() {
         "file centry",
         "complex load_avg",
         "queue all.q: tmpdir",
-        "complex h_vmem",
+        "complex h_vmem (",
         "xd {+}",
     ] {
         assert!(!notes.contains(part), "{part}\n---\n{notes}");
     }
+}
+
+/// A job that asks for no memory does not take a node's.
+#[test]
+fn memory_is_given_out_where_the_site_counts_it() {
+    let with = |complex: &str| {
+        let mut dump = site();
+        dump.complexes.clear();
+        let columns = "#name shortcut type relop requestable consumable default urgency\n";
+        dump.take("centry", &format!("{columns}{complex}"));
+        convert(&dump, None).unwrap().slurm
+    };
+    let usual = with("h_vmem h_vmem MEMORY <= YES YES 1.5G 0\n");
+    assert!(usual.contains("\nSelectTypeParameters=CR_Core_Memory\nDefMemPerCPU=1536\n"));
+    let uncounted = with("h_vmem h_vmem MEMORY <= YES NO 0 0\n");
+    assert!(uncounted.contains("\nSelectTypeParameters=CR_Core\n"));
+    assert!(!uncounted.contains("DefMemPerCPU"));
 }
 
 #[test]
