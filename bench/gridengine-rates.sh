@@ -49,7 +49,7 @@ clear_jobs() { scancel --user="$(id -un)" >/dev/null 2>&1 || true; empty; }
 
 # A command with the peer's variables alone, so that it does not reach Muster.
 at_peer() {
-  local run=(env -i HOME=/tmp PATH="${PEER_BIN:-/usr/bin}:/bin" bash -c ". '$peer'; cd /tmp; $*")
+  local run=(env -i HOME=/tmp PATH="${PEER_BIN:-/usr/bin}:/bin" bash -c "set -a; . '$peer'; cd /tmp; $*")
   if [ -n "${PEER_USER:-}" ]; then
     run=(setpriv --reuid "$PEER_USER" --regid "$PEER_USER" --init-groups "${run[@]}")
   fi

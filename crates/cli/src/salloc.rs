@@ -36,6 +36,7 @@ fn run(args: &[String], marks: &[(String, String)]) -> Result<ExitCode, ExitCode
     let filters = Filters::of_site(Program::Salloc, args)?;
     let mut lines = line::read(Program::Salloc, args, &filters)?;
     filters.pre_submit(&mut lines)?;
+    line::take_hostfile(&mut lines);
     verbose::list_options(&lines);
     let mut specs = Vec::with_capacity(lines.len());
     for line in &mut lines {

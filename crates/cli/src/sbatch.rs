@@ -97,6 +97,7 @@ fn prepared(
     let others = others.iter().map(|line| &line.chosen);
     components::pass_back_files(&mut first[0].chosen, others);
     filters.pre_submit(&mut lines)?;
+    line::take_hostfile(&mut lines);
     for line in &mut lines {
         line.say.quiet = line.chosen.has("quiet");
         line.say.verbose = line.chosen.verbose;

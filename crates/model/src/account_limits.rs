@@ -131,6 +131,14 @@ pub enum Scope {
 }
 
 impl Scope {
+    /// Whether it is a QOS, or a part of one.
+    pub fn is_of_qos(&self) -> bool {
+        matches!(
+            self,
+            Scope::Qos(_) | Scope::QosUser(..) | Scope::QosAccount(..)
+        )
+    }
+
     /// The user whose use it is, where it is one user's.
     pub fn user(&self) -> Option<&str> {
         match self {

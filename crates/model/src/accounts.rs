@@ -283,7 +283,7 @@ pub struct Qos {
     /// `UsageThreshold` in millionths, which [`Qos::ENFORCE_USAGE_THRESHOLD`] enforces.
     #[n(11)]
     pub usage_threshold_millionths: Option<u64>,
-    /// `LimitFactor` in millionths; kept and shown.
+    /// `LimitFactor` in millionths: by it limits of associations on resources are multiplied for its jobs.
     #[n(12)]
     pub limit_factor_millionths: Option<u64>,
 }

@@ -63,7 +63,7 @@ impl AccountSettings {
             Some(AccountKey::Names) => self.names.extend(names()),
             Some(AccountKey::Clusters) => self.clusters.extend(word.list()),
             Some(AccountKey::Description) => self.description = word.value.to_lowercase(),
-            Some(AccountKey::Organization) => self.organization.clone_from(&word.value),
+            Some(AccountKey::Organization) => self.organization = word.value.to_lowercase(),
             Some(AccountKey::Parent) => self.parent = book.all.account_key(&word.value),
             None => take_setting(&mut self.association, word, book, USE_WHERE)?,
         }

@@ -313,7 +313,8 @@ fn associations_in<'a>(
 pub(super) fn associations(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
     let conditions = read(words, OF_ASSOCIATIONS, "")?;
     let mut usual = OF_ASSOCIATION.to_owned();
-    if !conditions.has(Key::NoLimits) {
+    // Slurm leaves limits out as well where those of accounts above are not wanted.
+    if !conditions.has(Key::NoLimits) && !conditions.has(Key::NoParentLimits) {
         usual.push_str(LIMITS);
     }
     let mut columns = layout(&conditions, &usual)?;

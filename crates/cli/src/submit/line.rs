@@ -184,6 +184,17 @@ pub(crate) fn build(line: &mut SubmitLine, prefix: &str) -> Result<BuiltJob, Exi
     Ok(built)
 }
 
+/// `SLURM_HOSTFILE` names the nodes of an allocation for which no others are named.
+pub(crate) fn take_hostfile(lines: &mut [SubmitLine]) {
+    let Some(path) = process::variable("SLURM_HOSTFILE") else {
+        return;
+    };
+    let named = |line: &&mut SubmitLine| line.chosen.has("nodelist") || line.chosen.has("nodefile");
+    for line in lines.iter_mut().filter(|line| !named(line)) {
+        line.chosen.set("nodefile", Some(path.to_owned()));
+    }
+}
+
 /// `--nodefile`, and `--nodelist` or `--exclude` with the name of a file.
 fn read_node_files(chosen: &mut ChosenOptions) -> Result<(), OptionError> {
     let files = [

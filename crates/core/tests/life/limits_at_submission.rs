@@ -4,7 +4,7 @@ use crate::accounts::{account, edit, users};
 use crate::world::{World, config, spec, user};
 use muster_core::decide::{check_immediate, prospective_job};
 use muster_model::account_limits::LimitAsk;
-use muster_model::command::{AccountsAsk, ListEdit, QosAsk, TermsAsk};
+use muster_model::command::{AccountsAsk, ListEdit, QosAsk, TermsAsk, WckeysAsk};
 use muster_model::config::ClusterConfig;
 use muster_model::job::Reason;
 use muster_model::refusal::RefusalCode;
@@ -94,4 +94,34 @@ fn a_job_waits_for_a_limit_if_all_its_partitions_have_one() {
             waits
         );
     }
+}
+
+/// A QOS with a factor lets associations have more of each resource; its own limits stay.
+#[test]
+fn a_limit_factor_multiplies_limits_of_associations() {
+    let mut world = limited("maxtresperjob", "mem=1000000", &["DenyOnLimit"]);
+    let terms = TermsAsk {
+        limits: vec![
+            LimitAsk::new("maxtres", "cpu=2"),
+            LimitAsk::new("grptres", "cpu=4"),
+        ],
+        ..TermsAsk::default()
+    };
+    let more = AccountsAsk::ModifyUsers {
+        accounts: vec!["a".into()],
+        default_account: String::new(),
+        admin_level: String::new(),
+        terms,
+        wckeys: WckeysAsk::default(),
+        partitions: Vec::new(),
+    };
+    world.must(0, edit(&["u1000"], more));
+    assert_eq!(world.refusal(asking(3)), RefusalCode::AccountingPolicy);
+    let factor = QosAsk {
+        limit_factor_millionths: Some(Some(1_500_000)),
+        ..QosAsk::default()
+    };
+    world.must(0, edit(&["q"], AccountsAsk::ModifyQos(factor)));
+    world.submit(asking(3));
+    assert_eq!(world.refusal(asking(4)), RefusalCode::AccountingPolicy);
 }

@@ -41,6 +41,14 @@ impl TresAmounts {
         found.map(|tres| tres.amount)
     }
 
+    /// Multiplies each amount by a factor in millionths.
+    pub fn multiply(&mut self, millionths: u64) {
+        for tres in &mut self.0 {
+            let product = u128::from(tres.amount) * u128::from(millionths) / 1_000_000;
+            tres.amount = u64::try_from(product).unwrap_or(u64::MAX);
+        }
+    }
+
     /// Adds an amount behind the others. There must be none of that name.
     pub fn push(&mut self, name: impl Into<String>, amount: u64) {
         self.0.push(TresAmount::new(name, amount));

@@ -322,13 +322,6 @@ impl QosSettings {
             ("GrpTRESRunMins", 25, tres(&l.grp_tres_run_mins)),
             ("GrpWall", 25, time(l.grp_wall_min)),
             (
-                "LimitFactor",
-                25,
-                ask.limit_factor_millionths
-                    .flatten()
-                    .map_or(String::new(), factor),
-            ),
-            (
                 "MaxJobsAccruePerAccount",
                 25,
                 count("MaxJobsAccruePerAccount", l.max_jobs_accrue_account),
@@ -389,6 +382,13 @@ impl QosSettings {
                 "Priority",
                 25,
                 ask.priority.map_or(String::new(), |p| p.to_string()),
+            ),
+            (
+                "LimitFactor",
+                25,
+                ask.limit_factor_millionths
+                    .flatten()
+                    .map_or(String::new(), factor),
             ),
             (
                 "UsageFactor",

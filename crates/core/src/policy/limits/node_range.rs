@@ -30,7 +30,7 @@ pub(crate) fn most_nodes(state: &State, job: &Job, partition: &str) -> Option<u3
     let node = |tres: &TresAmounts| tres.get("node");
     let mut known = NodeLimits::default();
     for scope in state.scopes_of(job, partition) {
-        let limits = state.limits_in(&scope);
+        let limits = state.limits_for(&scope, job);
         match scope {
             Scope::Qos(_) => {
                 known.qos_group = known.qos_group.or(node(&limits.grp_tres));

@@ -140,10 +140,7 @@ impl Check<'_> {
         broken: impl Fn(u64) -> bool,
     ) {
         let Some(most) = most else { return };
-        let of_qos = matches!(
-            self.scope,
-            Scope::Qos(_) | Scope::QosUser(..) | Scope::QosAccount(..)
-        );
+        let of_qos = self.scope.is_of_qos();
         let key = (rule, name.to_owned());
         // The other limits of one QOS are not in the way of each other: each rule is looked at in one of its scopes.
         if self.by_qos.contains(&key) {
@@ -300,6 +297,18 @@ impl State {
         }
     }
 
+    /// Limits of a scope for a job: `LimitFactor` of its QOS multiplies those on resources that associations have (sacctmgr(1)).
+    pub(super) fn limits_for(&self, scope: &Scope, job: &Job) -> Limits {
+        let mut limits = self.limits_in(scope);
+        let qos = self.accounts.qos.get(self.qos_of(job));
+        let factor = qos.and_then(|qos| qos.limit_factor_millionths);
+        if let (Some(factor), false) = (factor.filter(|factor| *factor > 0), scope.is_of_qos()) {
+            limits.grp_tres.multiply(factor);
+            limits.max_tres.multiply(factor);
+        }
+        limits
+    }
+
     /// Whether anything is limited for a scope.
     pub fn is_limited(&self, scope: &Scope) -> bool {
         !self.limits_in(scope).is_empty()
@@ -387,7 +396,7 @@ impl State {
         let none = CurrentUse::default();
         for scope in &scopes {
             check.scope = scope;
-            let limits = self.limits_in(scope);
+            let limits = self.limits_for(scope, job);
             if limits.is_empty() {
                 continue;
             }
