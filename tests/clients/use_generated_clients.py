@@ -1,9 +1,11 @@
 # needs: openapi-python-client==0.29.1
 """Clients in Python and Go that are generated from slurmrestd's own description, for several versions: each submits a job, reads it,
 nodes, partitions and accounting with the types of the description, and cancels the job. Go comes from the system; without it only
-Python is looked at."""
+Python is looked at. Where Slurm's own slurmrestd is installed (and munged, which it needs), so is a client in Python of the description
+that it gives of itself."""
 
 import base64
+import http.client
 import json
 import os
 import shutil
@@ -182,6 +184,106 @@ def use_python(here, address, token, version):
     assert run(sys.executable, "-c", program, env=env) == "read"
 
 
+class UnixConnection(http.client.HTTPConnection):
+    """HTTP over a socket of this host."""
+
+    def __init__(self, path):
+        super().__init__("localhost", timeout=10)
+        self.path = str(path)
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(self.path)
+
+
+def until_there(path):
+    end = time.monotonic() + 20
+    while not path.exists():
+        assert time.monotonic() < end, f"{path} does not come"
+        time.sleep(0.05)
+
+
+def own_description(here):
+    """What Slurm's slurmrestd says of itself, or nothing where there is none: its version, and the document."""
+    program, munged = "/usr/sbin/slurmrestd", shutil.which("munged", path=os.environ["PATH"] + ":/usr/sbin")
+    if not (munged and os.path.exists(program)):
+        return None
+    version = subprocess.run([program, "-V"], text=True, capture_output=True).stdout.split()
+    if "slurm-wlm" not in version and not (version[1:2] and version[1].startswith("22.05")):
+        return None
+    place, key = here / "own", here / "munge.key"
+    place.mkdir()
+    place.chmod(0o1777)
+    key.write_bytes(os.urandom(128))
+    key.chmod(0o600)
+    munge = here / "munge"
+    munge.mkdir(mode=0o755)
+    files = [f"--{name}={munge / name.split('-')[0]}" for name in ("socket", "pid-file", "log-file", "seed-file")]
+    (place / "slurm.conf").write_text(
+        f"ClusterName=own\nSlurmctldHost=localhost\nSlurmUser=root\nNodeName=n1\nPartitionName=p Nodes=n1\n"
+        f"AuthInfo=socket={munge / 'socket'}\nAccountingStorageType=accounting_storage/slurmdbd\n"
+    )
+    quiet = dict(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    daemons = [subprocess.Popen([munged, "--force", "--foreground", f"--key-file={key}", *files], **quiet)]
+    try:
+        until_there(munge / "socket")
+        words = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", program, "-a", "rest_auth/local"]
+        env = dict(os.environ, SLURM_CONF=str(place / "slurm.conf"))
+        plugins = ["-s", "openapi/v0.0.38,openapi/dbv0.0.38", f"unix:{place / 'rest'}"]
+        daemons.append(subprocess.Popen([*words, *plugins], env=env, **quiet))
+        until_there(place / "rest")
+        asked = UnixConnection(place / "rest")
+        asked.request("GET", "/openapi/v3")
+        answer = asked.getresponse()
+        return json.loads(answer.read()) if answer.status == 200 else None
+    finally:
+        for daemon in reversed(daemons):
+            daemon.terminate()
+            daemon.wait()
+
+
+OWN = """
+import importlib, os
+from own import Client
+from own.models import V0038JobProperties, V0038JobSubmission, V0038JobPropertiesEnvironment
+client = Client(os.environ["ADDRESS"], headers={"X-SLURM-USER-TOKEN": os.environ["TOKEN"], "X-SLURM-USER-NAME": "daemon"},
+    raise_on_unexpected_status=True)
+def call(name, **words):
+    answer = importlib.import_module(f"own.api.slurm.{name}").sync(client=client, **words)
+    assert answer is not None, name
+    assert not getattr(answer, "errors", None), (name, answer.errors)
+    return answer
+environment = V0038JobPropertiesEnvironment.from_dict({"PATH": "/bin:/usr/bin"})
+job = V0038JobProperties(environment=environment, name="own", current_working_directory="/tmp", standard_output="/dev/null")
+made = call("slurm_v0_0_38_submit_job", body=V0038JobSubmission(script="#!/bin/sh\\nsleep 100\\n", job=job))
+number = str(made.job_id)
+assert call("slurm_v0_0_38_ping").pings
+assert [one.name for one in call("slurm_v0_0_38_get_job", job_id=number).jobs] == ["own"]
+assert number in [str(one.job_id) for one in call("slurm_v0_0_38_get_jobs").jobs]
+assert len(call("slurm_v0_0_38_get_nodes").nodes) == 2
+assert [one.name for one in call("slurm_v0_0_38_get_partitions").partitions] == ["batch"]
+for name in ("diag", "get_reservations", "slurmctld_get_licenses"):
+    call(f"slurm_v0_0_38_{name}")
+for name in ("diag", "get_jobs", "get_users", "get_accounts", "get_associations", "get_qos", "get_clusters", "get_tres", "get_wckeys"):
+    call(f"slurmdb_v0_0_38_{name}")
+importlib.import_module("own.api.slurm.slurm_v0_0_38_cancel_job").sync_detailed(client=client, job_id=number)
+state = call("slurm_v0_0_38_get_job", job_id=number).jobs[0].job_state
+assert state in ("CANCELLED", "COMPLETING"), state
+print("done")
+"""
+
+
+def use_own(here, address, token, description):
+    """A client of Slurm's own description."""
+    tool = Path(sys.executable).parent / "openapi-python-client"
+    (here / "own.json").write_text(json.dumps(description))
+    config = here / "own.yml"
+    config.write_text("package_name_override: own\npost_hooks: []\n")
+    run(str(tool), "generate", "--path", str(here / "own.json"), "--output-path", str(here / "python-own"), "--config", str(config))
+    env = dict(os.environ, ADDRESS=address, TOKEN=token, PYTHONPATH=str(here / "python-own"))
+    assert run(sys.executable, "-c", OWN, env=env) == "done"
+
+
 def main():
     if os.getuid() != 0:
         print("skipped: tokens of other users are root's to make")
@@ -199,6 +301,12 @@ def main():
                 if shutil.which("go"):
                     use_go(here, address, token, version)
                     print(f"v0.0.{version}: Go")
+            own = own_description(here)
+            if own is None:
+                print("Slurm's own slurmrestd is not installed: no client of its description")
+            else:
+                use_own(here, address, token, own)
+                print("v0.0.38 as Slurm describes it: Python")
         finally:
             daemon.terminate()
             daemon.wait()

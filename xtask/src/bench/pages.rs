@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -212,6 +213,7 @@ fn filled(bench: &Bench, pending: u32, ended: u32, nodes: u32) -> Result<Site> {
         &key,
         "a key of the benchmark, of more than 32 bytes, for tokens",
     )?;
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600))?;
     let more = format!(
         "AuthAltTypes=auth/jwt\nAuthAltParameters=jwt_key={}\n",
         key.display()
