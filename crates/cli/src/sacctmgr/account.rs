@@ -163,7 +163,7 @@ struct AccountAddition<'a> {
 }
 
 fn add(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
-    let book = session.book()?;
+    let book = session.book_of_change(words)?;
     let mut settings = AccountSettings::default();
     for text in words
         .iter()
@@ -298,7 +298,7 @@ impl AccountAddition<'_> {
 }
 
 fn modify(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
-    let own = session.book()?;
+    let own = session.book_of_change(words)?;
     let (conditions, set) = parts(words);
     let conditions = read(&conditions, OF_ACCOUNTS, USE_SET)?;
     let mut settings = AccountSettings::default();

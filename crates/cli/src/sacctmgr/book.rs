@@ -35,6 +35,8 @@ pub(crate) struct Book {
     pub(crate) is_other: bool,
     /// The records, with the user root, who is in the account root even where nobody added it.
     pub(crate) all: Accounts,
+    /// Generic resources and licenses that may have limits; none where that was not asked for.
+    pub(super) tres: Option<Vec<String>>,
 }
 
 /// An association.
@@ -64,6 +66,7 @@ impl Book {
                 cluster: answer.cluster,
                 is_other: false,
                 all,
+                tres: None,
             };
         }
         Book::with_root(answer.cluster, false, all)
@@ -99,7 +102,18 @@ impl Book {
             cluster,
             is_other,
             all,
+            tres: None,
         }
+    }
+
+    /// Whether there may be a resource of this name in a limit.
+    pub(super) fn may_have_tres(&self, name: &str) -> bool {
+        let is_own = ["gres/", "license/"].iter().any(|kind| {
+            let begin = name.get(..kind.len());
+            begin.is_some_and(|begin| begin.eq_ignore_ascii_case(kind))
+        });
+        let has = |known: &Vec<String>| known.iter().any(|own| own.eq_ignore_ascii_case(name));
+        !is_own || self.tres.as_ref().is_none_or(has)
     }
 
     /// The records of all clusters, by their names: these, which are the controller's own, and those of others.

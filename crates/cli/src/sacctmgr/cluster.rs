@@ -208,7 +208,7 @@ fn is_known(book: &Book, name: &str) -> bool {
 }
 
 fn add(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
-    let book = session.book()?;
+    let book = session.book_of_change(words)?;
     let settings = ClusterSettings::read(&book, words)?;
     if settings.names.is_empty() {
         return Err(Failure::new(" Need name of cluster to add."));
@@ -266,7 +266,7 @@ fn meant(book: &Book, conditions: &Conditions) -> Vec<String> {
 }
 
 fn modify(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
-    let book = session.book()?;
+    let book = session.book_of_change(words)?;
     let (conditions, set) = parts(words);
     let conditions = read(&conditions, OF_CLUSTERS, USE_SET)?;
     let settings = ClusterSettings::read(&book, &set)?;

@@ -73,7 +73,7 @@ fn read_settings(
 }
 
 fn add(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
-    let book = session.book()?;
+    let book = session.book_of_change(words)?;
     let mut names = Vec::new();
     let settings = read_settings(session, &book, words, &mut names)?;
     if names.is_empty() {
@@ -109,7 +109,7 @@ fn meant(book: &Book, conditions: &Conditions) -> Vec<Qos> {
 }
 
 fn modify(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
-    let book = session.book()?;
+    let book = session.book_of_change(words)?;
     let (conditions, set) = parts(words);
     // A name that is set changes nothing.
     let settings = read_settings(session, &book, &set, &mut Vec::new())?;

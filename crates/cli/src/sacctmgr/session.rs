@@ -63,6 +63,26 @@ impl<'a> Invocation<'a> {
         Ok(Book::new(self.ledger.accounts()?))
     }
 
+    /// The records for a change. Where it limits generic resources or licenses, those that there are come along, unless other
+    /// clusters may have more.
+    pub(super) fn book_of_change(&mut self, words: &[String]) -> Result<Book, Failure> {
+        let mut book = self.book()?;
+        let names_some = words.iter().any(|word| {
+            let word = word.to_ascii_lowercase();
+            word.contains("gres/") || word.contains("license/")
+        });
+        if names_some && book.all.clusters.is_empty() {
+            let mut tres = self.facts()?.tres;
+            let remote = book.all.resources.values();
+            tres.extend(remote.flat_map(|own| {
+                let name = format!("license/{}", own.name);
+                [format!("{name}@{}", own.server), name]
+            }));
+            book.tres = Some(tres);
+        }
+        Ok(book)
+    }
+
     /// The records of all clusters that a change may concern, by the clusters' names, and the controller's own ones.
     /// Coordinators, and users who change their own records, change those of the controller's own cluster, unless
     /// clusters are named.

@@ -132,7 +132,7 @@ impl AssociationSettings {
                 self.resets_usage = true;
             }
             A::Limit(name, form) => {
-                let asks = limit_asks((name, form), word, &mut self.cleared)?;
+                let asks = limit_asks((name, form), word, &mut self.cleared, book)?;
                 self.terms.limits.extend(asks);
             }
         }
@@ -299,6 +299,7 @@ fn limit_asks(
     (name, form): (&'static str, LimitForm),
     word: &Word,
     cleared: &mut Vec<(String, String)>,
+    book: &Book,
 ) -> Result<Option<LimitAsk>, String> {
     let value = word.value.as_str();
     let clears = ["-1", "none", "unlimited", "infinite"]
@@ -326,7 +327,7 @@ fn limit_asks(
             let read: Result<muster_model::time::TimeLimit, _> = value.parse();
             read.map_err(|_| bad_time(name, word))?;
         }
-        LimitForm::Tres => check_tres(name, word, cleared)?,
+        LimitForm::Tres => check_tres(name, word, cleared, book)?,
     }
     Ok(Some(LimitAsk::new(key, value)))
 }
@@ -361,7 +362,12 @@ pub(crate) fn qos_ask(pairs: &[(&str, String)], book: &Book) -> Result<QosAsk, S
     Ok(settings.ask)
 }
 
-fn check_tres(name: &str, word: &Word, cleared: &mut Vec<(String, String)>) -> Result<(), String> {
+fn check_tres(
+    name: &str,
+    word: &Word,
+    cleared: &mut Vec<(String, String)>,
+    book: &Book,
+) -> Result<(), String> {
     let error = "sacctmgr: error: slurmdb_format_tres_str:";
     for item in word.value.split(',').filter(|item| !item.is_empty()) {
         let Some((tres, count)) = item.split_once('=') else {
@@ -370,6 +376,9 @@ fn check_tres(name: &str, word: &Word, cleared: &mut Vec<(String, String)>) -> R
         let ask = |count| LimitAsk::new(name.to_ascii_lowercase(), format!("{tres}={count}"));
         if count == "-1" {
             cleared.push((name.to_owned(), tres.to_ascii_lowercase()));
+        }
+        if !book.may_have_tres(tres) {
+            return Err(format!("{error} no TRES known by type {tres}"));
         }
         if Limits::default().set(&ask(count), true).is_ok() {
             continue;

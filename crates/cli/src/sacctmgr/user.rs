@@ -154,7 +154,7 @@ struct UserAddition<'a> {
 }
 
 fn add(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
-    let book = session.book()?;
+    let book = session.book_of_change(words)?;
     let (mut conditions, mut settings) = (Conditions::default(), UserSettings::default());
     for text in words {
         let word = Word::new(text);
@@ -463,7 +463,7 @@ fn meant<'a>(book: &'a Book, conditions: &Conditions) -> Vec<Association<'a>> {
 }
 
 fn modify(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
-    let book = session.book()?;
+    let book = session.book_of_change(words)?;
     let (conditions, set) = parts(words);
     let conditions = read(&conditions, OF_USERS, USE_SET)?;
     let mut settings = UserSettings::default();

@@ -42,3 +42,19 @@ fn the_script_runs_where_it_asks_to_and_the_system_keeps_what_the_job_says() {
     // A task on each of so many cores.
     assert_eq!(c.ok("srun -N1 -B 1:2:1 echo task"), "task\ntask");
 }
+
+/// `SLURM_HOSTFILE` names the nodes of jobs, too, unless the command line does.
+#[test]
+fn a_host_file_names_the_nodes_of_an_allocation() {
+    let c = Cluster::start(2, 2);
+    c.write("hosts", "n2\n");
+    let nodes = "bash -c 'echo $SLURM_JOB_NODELIST'";
+    let with = "SLURM_HOSTFILE=$PWD/hosts";
+    assert_eq!(c.ok(&format!("{with} salloc -Q {nodes}")), "n2");
+    assert_eq!(c.ok(&format!("{with} salloc -Q -w n1 {nodes}")), "n1");
+    c.ok(&format!("{with} sbatch -Q -W -o out --wrap 'echo $SLURM_JOB_NODELIST'"));
+    assert_eq!(c.read("out").trim(), "n2");
+    c.write("tasks", "n2\nn1\nn2\n");
+    let placed = c.ok("SLURM_HOSTFILE=$PWD/tasks salloc -Q -n3 -m arbitrary srun -l printenv SLURMD_NODENAME | sort");
+    assert_eq!(placed, "0: n2\n1: n1\n2: n2");
+}

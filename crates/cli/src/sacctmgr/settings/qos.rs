@@ -279,7 +279,7 @@ impl QosSettings {
                 ask.limit_factor_millionths = Some(millionths("LimitFactor", value)?);
             }
             Q::Limit(name, form) => {
-                let asks = limit_asks((name, form), word, &mut self.cleared)?;
+                let asks = limit_asks((name, form), word, &mut self.cleared, book)?;
                 ask.limits.extend(asks);
             }
         }
