@@ -52,9 +52,12 @@ fn a_host_file_names_the_nodes_of_an_allocation() {
     let with = "SLURM_HOSTFILE=$PWD/hosts";
     assert_eq!(c.ok(&format!("{with} salloc -Q {nodes}")), "n2");
     assert_eq!(c.ok(&format!("{with} salloc -Q -w n1 {nodes}")), "n1");
-    c.ok(&format!("{with} sbatch -Q -W -o out --wrap 'echo $SLURM_JOB_NODELIST'"));
+    c.ok(&format!(
+        "{with} sbatch -Q -W -o out --wrap 'echo $SLURM_JOB_NODELIST'"
+    ));
     assert_eq!(c.read("out").trim(), "n2");
-    c.write("tasks", "n2\nn1\nn2\n");
-    let placed = c.ok("SLURM_HOSTFILE=$PWD/tasks salloc -Q -n3 -m arbitrary srun -l printenv SLURMD_NODENAME | sort");
-    assert_eq!(placed, "0: n2\n1: n1\n2: n2");
+    c.write("tasks", "n1\nn1\nn2\n");
+    c.ok("SLURM_HOSTFILE=$PWD/tasks sbatch -Q -W -n3 -m arbitrary -o out --wrap 'srun -l printenv SLURMD_NODENAME'");
+    let placed = c.ok("sort out");
+    assert_eq!(placed, "0: n1\n1: n1\n2: n2");
 }
