@@ -14,9 +14,11 @@ use muster_conf::options::job::{self, BuiltJob, SubmitEnvironment};
 use muster_conf::options::{ChosenOptions, OptionCommand, OptionError, Source, environment, help};
 use muster_model::command::{Reply, UserCommand};
 use muster_model::environment::split;
+use muster_model::hostlist;
 use muster_model::spec::Owner;
 use muster_model::time::Timestamp;
 use muster_proto::client::Response;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -162,6 +164,7 @@ fn print(text: &str) -> ExitCode {
 pub(crate) fn build(line: &mut SubmitLine, prefix: &str) -> Result<BuiltJob, ExitCode> {
     let say = line.say;
     read_node_files(&mut line.chosen).map_err(|e| say.option_error(&e))?;
+    make_room_for_repeated_nodes(&mut line.chosen);
     let zone = LocalZone::default();
     let ambient = SubmitEnvironment {
         now: zone::now,
@@ -233,6 +236,28 @@ fn read_node_files(chosen: &mut ChosenOptions) -> Result<(), OptionError> {
         chosen.set(target, Some(list));
     }
     Ok(())
+}
+
+/// An arbitrary distribution may name a node several times, for as many of its tasks: each node has to have CPUs for the most that one
+/// of them gets.
+fn make_room_for_repeated_nodes(chosen: &mut ChosenOptions) {
+    let distribution = chosen.value("distribution").unwrap_or("");
+    if !distribution.starts_with("arbitrary") || chosen.has("mincpus") {
+        return;
+    }
+    let names = hostlist::parse(chosen.value("nodelist").unwrap_or("")).unwrap_or_default();
+    let mut tasks: BTreeMap<&str, u32> = BTreeMap::new();
+    for name in &names {
+        *tasks.entry(name).or_default() += 1;
+    }
+    let most = tasks.into_values().max().unwrap_or(1);
+    let cpus = chosen
+        .value("cpus-per-task")
+        .map_or(Some(1), |text| text.parse().ok());
+    if let (2.., Some(cpus)) = (most, cpus) {
+        let cpus = most.saturating_mul(cpus);
+        chosen.set("mincpus", Some(cpus.to_string()));
+    }
 }
 
 /// `--uid` and `--gid`. Without them the controller takes the caller's own identity, whatever is sent.

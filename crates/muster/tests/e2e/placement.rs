@@ -56,8 +56,8 @@ fn a_host_file_names_the_nodes_of_an_allocation() {
         "{with} sbatch -Q -W -o out --wrap 'echo $SLURM_JOB_NODELIST'"
     ));
     assert_eq!(c.read("out").trim(), "n2");
-    c.write("tasks", "n1\nn1\nn2\n");
+    c.write("tasks", "n2\nn1\nn2\n");
     c.ok("SLURM_HOSTFILE=$PWD/tasks sbatch -Q -W -n3 -m arbitrary -o out --wrap 'srun -l printenv SLURMD_NODENAME'");
     let placed = c.ok("sort out");
-    assert_eq!(placed, "0: n1\n1: n1\n2: n2");
+    assert_eq!(placed, "0: n2\n1: n1\n2: n2");
 }
