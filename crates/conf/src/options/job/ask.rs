@@ -252,16 +252,16 @@ fn extra_node_info(chosen: &ChosenOptions, ask: &mut ResourceAsk) -> Result<(), 
     };
     const PLACES: [&str; 3] = ["first", "second", "third"];
     let fields = [
-        &mut ask.sockets_per_node,
-        &mut ask.cores_per_socket,
-        &mut ask.threads_per_core,
+        ("sockets-per-node", &mut ask.sockets_per_node),
+        ("cores-per-socket", &mut ask.cores_per_socket),
+        ("threads-per-core", &mut ask.threads_per_core),
     ];
     if text.split(':').count() > fields.len() {
         return Err(OptionError::invalid(
             "Invalid --extra-node-info specification",
         ));
     }
-    for ((word, field), place) in text.split(':').zip(fields).zip(PLACES) {
+    for ((word, (own, field)), place) in text.split(':').zip(fields).zip(PLACES) {
         if word == "*" {
             continue;
         }
@@ -272,7 +272,11 @@ fn extra_node_info(chosen: &ChosenOptions, ask: &mut ResourceAsk) -> Result<(), 
                 "Invalid numeric value \"{word}\" for {place} arg of -B."
             ))
         })?;
-        field.get_or_insert(value);
+        // Of this option and the field's own one, the last counts.
+        let last = chosen.strongest(&[own, "extra-node-info"]);
+        if last.is_some_and(|option| option.row.long == "extra-node-info") {
+            *field = Some(value);
+        }
     }
     Ok(())
 }

@@ -58,6 +58,9 @@ fn nodes_and_tasks() {
         built.warnings,
         ["can't run 2 processes on 3 nodes, setting nnodes to 2"]
     );
+    let threads = |line: &str| ask(line).threads_per_core;
+    assert_eq!(threads("--threads-per-core=2 -B *:2:1"), Some(1));
+    assert_eq!(threads("-B *:2:1 --threads-per-core=2"), Some(2));
     let a = ask("-B 2:4:*");
     assert_eq!(
         (a.sockets_per_node, a.cores_per_socket, a.threads_per_core),
