@@ -112,6 +112,8 @@ fn convert(dump: &Dump, controller: Option<&str>) -> Result<Made> {
         .or(first)
         .context("no host is known: give --controller HOST")?;
     settings(dump, controller, &resources, &mut made);
+    write_memory(&resources, &mut made);
+    made.slurm.push('\n');
     hosts::write(dump, &resources, &mut made);
     queues::write(dump, &mut made);
     resources.write(&mut made);
@@ -129,7 +131,6 @@ fn settings(dump: &Dump, controller: &str, resources: &hosts::Resources, made: &
     line("SlurmUser", "slurm");
     line("AuthType", "auth/munge");
     line("SelectType", "select/cons_tres");
-    line("SelectTypeParameters", "CR_Core_Memory");
     line("StateSaveLocation", "/var/spool/slurmctld");
     line("SlurmdSpoolDir", "/var/spool/slurmd");
     line("AccountingStorageType", "accounting_storage/slurmdbd");
@@ -170,7 +171,35 @@ fn settings(dump: &Dump, controller: &str, resources: &hosts::Resources, made: &
     }
     note_settings(dump, made);
     queues::write_tmp_fs(dump, made);
-    made.slurm.push('\n');
+}
+
+/// Counts memory if the site does. A job without -l of memory gets the complex's default; 0 of it would be a node's whole memory
+/// here, so that 1 MB of a core is the least.
+fn write_memory(resources: &hosts::Resources, made: &mut Made) {
+    if resources.memory.is_empty() {
+        made.slurm.push_str("SelectTypeParameters=CR_Core\n");
+        return;
+    }
+    let defaults = resources.memory.iter();
+    let most = defaults
+        .filter_map(|complex| hosts::mib(&complex.default))
+        .max();
+    let default = most.unwrap_or(1);
+    made.slurm.push_str(&format!(
+        "SelectTypeParameters=CR_Core_Memory\nDefMemPerCPU={default}\n"
+    ));
+    if most.is_none() {
+        let names: Vec<&str> = resources
+            .memory
+            .iter()
+            .map(|own| own.name.as_str())
+            .collect();
+        made.note(
+            &format!("default 0 of {}", names.join(", ")),
+            "a job that asks for no memory counts as one that uses 1 MB a core (DefMemPerCPU); set more before cgroup.conf has \
+             ConstrainRAMSpace=yes, which would keep it to that",
+        );
+    }
 }
 
 /// Notes settings that are not carried over.

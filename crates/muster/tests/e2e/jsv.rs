@@ -143,7 +143,7 @@ fn verifiers_in_perl_and_tcl_use_the_functions_of_the_manual() {
         let given = "qsub -terse -N COR -o out -j y -cwd -v GIVEN=x -l h_rt=3600";
         let qsub = c.run(&format!("echo 'echo $JSVVAR' | {given}"));
         assert_eq!((qsub.code, qsub.err.as_str()), (0, ""), "{interpreter}");
-        let job: u32 = qsub.out.trim().parse().unwrap();
+        let job: u64 = qsub.out.trim().parse().unwrap();
         c.until("it has run", || c.state(job) == "COMPLETED");
         assert_eq!(c.read("out"), "hello x\n", "{interpreter}");
         std::fs::remove_file(c.path("out")).unwrap();

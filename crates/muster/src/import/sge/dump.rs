@@ -71,6 +71,8 @@ pub(super) struct Complex {
     pub(super) requestable: bool,
     /// `NO`, `YES`, `JOB`, `HOST`.
     pub(super) consumable: String,
+    /// Amount for jobs that do not ask for it.
+    pub(super) default: String,
 }
 
 /// All that was found.
@@ -209,7 +211,7 @@ impl Dump {
             .filter(|line| !line.trim_start().starts_with('#'))
         {
             let words: Vec<&str> = line.split_whitespace().collect();
-            let [name, _, kind, _, requestable, consumable, ..] = words.as_slice() else {
+            let [name, _, kind, _, requestable, consumable, rest @ ..] = words.as_slice() else {
                 continue;
             };
             self.complexes.push(Complex {
@@ -217,6 +219,7 @@ impl Dump {
                 kind: (*kind).to_owned(),
                 requestable: !requestable.eq_ignore_ascii_case("no"),
                 consumable: consumable.to_ascii_uppercase(),
+                default: rest.first().copied().unwrap_or_default().to_owned(),
             });
         }
     }

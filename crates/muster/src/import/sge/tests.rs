@@ -74,6 +74,8 @@ fn a_site_becomes_a_configuration() {
             "GresTypes=gpu",
             "Licenses=lic:10",
             "MaxArraySize=101",
+            "SelectTypeParameters=CR_Core_Memory",
+            "DefMemPerCPU=1",
             &format!("NodeName=n1 {node} Feature=big"),
             &format!("NodeName=n2 {node}"),
             "PartitionName=all Nodes=n[1-2] Default=YES MaxTime=INFINITE MaxCPUsPerNode=8",
@@ -133,6 +135,7 @@ fn what_is_not_carried_over_is_listed() {
         "queue long.q: h_rt 24:00:00,[n2=1:0:0]: values for single hosts",
         "queue long.q: tmpdir /tmp: jobs of all partitions have their temporary directories in TmpFS of slurm.conf, which is /scratch",
         "project P1: @wheel of staff: accounts have users",
+        "default 0 of h_vmem: a job that asks for no memory",
         "resource quota set max: limit users {*} to slots=10: limits are those of",
         "job classes: ckpt test: ckpt cannot have a value",
         "job classes: docker of l_hard",
@@ -148,6 +151,84 @@ fn what_is_not_carried_over_is_listed() {
         "xd {+}",
     ] {
         assert!(!notes.contains(part), "{part}\n---\n{notes}");
+    }
+}
+
+/// A site of a host of 16 GiB, with such a complex and such an amount of it.
+fn with_memory(complex: &str, amount: &str) -> Dump {
+    let mut dump = Dump::default();
+    dump.take(
+        "c",
+        &format!("#name shortcut type relop requestable consumable default urgency\n{complex}\n"),
+    );
+    dump.take(
+        "h",
+        &format!("hostname n1\ncomplex_values {amount}\nload_values num_proc=8,mem_total=16G\nprocessors 8\n"),
+    );
+    dump.take("q", "qname all.q\nhostlist n1\nslots 8\n");
+    dump
+}
+
+#[test]
+fn jobs_without_a_request_of_memory_get_what_the_complex_says() {
+    for (complex, amount, select, memory, real) in [
+        (
+            "h_vmem h_vmem MEMORY <= YES YES 2G 0",
+            "h_vmem=12G",
+            "CR_Core_Memory",
+            Some("2048"),
+            "12288",
+        ),
+        (
+            "h_vmem h_vmem MEMORY <= YES YES 0 0",
+            "h_vmem=64G",
+            "CR_Core_Memory",
+            Some("1"),
+            "16384",
+        ),
+        (
+            "h_vmem h_vmem MEMORY <= YES NO 0 0",
+            "NONE",
+            "CR_Core",
+            None,
+            "16384",
+        ),
+        (
+            "h_vmem h_vmem MEMORY <= YES YES 2G 0",
+            "NONE",
+            "CR_Core",
+            None,
+            "16384",
+        ),
+    ] {
+        let made = convert(&with_memory(complex, amount), None).unwrap();
+        let has = |line: String| {
+            made.slurm
+                .lines()
+                .any(|own| own.split(' ').any(|word| word == line))
+        };
+        assert!(
+            has(format!("SelectTypeParameters={select}")),
+            "{complex}: {}",
+            made.slurm
+        );
+        assert!(
+            has(format!("RealMemory={real}")),
+            "{complex}: {}",
+            made.slurm
+        );
+        match memory {
+            Some(mib) => assert!(
+                has(format!("DefMemPerCPU={mib}")),
+                "{complex}: {}",
+                made.slurm
+            ),
+            None => assert!(
+                !made.slurm.contains("DefMemPerCPU"),
+                "{complex}: {}",
+                made.slurm
+            ),
+        }
     }
 }
 
