@@ -146,7 +146,7 @@ fn verifiers_in_perl_and_tcl_use_the_functions_of_the_manual() {
         let job: u64 = qsub.out.trim().parse().unwrap();
         c.until("it has run", || c.state(job) == "COMPLETED");
         assert_eq!(c.read("out"), "hello x\n", "{interpreter}");
-        std::fs::remove_file(c.path("out")).unwrap();
+        std::fs::remove_file(c.dir.join("out")).unwrap();
         let limit = c.ok(&format!("squeue -h -a -t all -j {job} -o %l"));
         assert_eq!(limit, "10:00", "{interpreter}");
         let refused = c.run("qsub -N REJ -b y true");
