@@ -23,10 +23,12 @@ jsv__is_name() {
     return 0
 }
 
-jsv__forget() {
+jsv_clear_params() {
     for jsv__name in $jsv_params; do unset "jsv_p_$jsv__name"; done
-    for jsv__name in $jsv_envs; do unset "jsv_e_$jsv__name"; done
     jsv_params=""
+}
+jsv_clear_envs() {
+    for jsv__name in $jsv_envs; do unset "jsv_e_$jsv__name"; done
     jsv_envs=""
 }
 
@@ -154,6 +156,7 @@ jsv_get_env() {
 }
 jsv_add_env() { jsv__keep_env "$1" "$2" && jsv_send_command "ENV ADD $1 $2"; }
 jsv_mod_env() { jsv__keep_env "$1" "$2" && jsv_send_command "ENV MOD $1 $2"; }
+jsv_set_env() { if jsv_is_env "$1"; then jsv_mod_env "$@"; else jsv_add_env "$@"; fi; }
 jsv_del_env() {
     jsv_is_env "$1" || return 0
     jsv__without "$jsv_envs" "$1"
@@ -186,7 +189,8 @@ jsv_main() {
         case "$jsv__word" in
         QUIT) return 0 ;;
         START)
-            jsv__forget
+            jsv_clear_params
+            jsv_clear_envs
             jsv_on_start
             jsv_state=started
             jsv_send_command STARTED

@@ -310,7 +310,7 @@ fn service(role: &Role) -> Result<()> {
         let libraries = role
             .root
             .join("usr/share/muster/gridengine/util/resources/jsv");
-        for name in ["jsv_include.sh", "JSV.pm", "jsv.py"] {
+        for name in ["jsv_include.sh", "JSV.pm", "JSV.tcl", "jsv.py"] {
             copy(
                 &source.join("gridengine").join(name),
                 &libraries.join(name),

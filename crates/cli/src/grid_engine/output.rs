@@ -64,6 +64,10 @@ const HOST_FILE: &str = "if [ -n \"$MUSTER_PE_HOSTS\" ] && PE_HOSTFILE=$(mktemp)
      printf %s \"$MUSTER_PE_HOSTS\" >\"$PE_HOSTFILE\"; exec 7<\"$PE_HOSTFILE\"; rm -f \"$PE_HOSTFILE\"; \
      PE_HOSTFILE=/proc/$$/fd/7; export PE_HOSTFILE; fi\n";
 
+/// Likewise for csh, which cannot hold a file open: the file is in the job's own directory, which is removed with the job.
+const HOST_FILE_CSH: &str = "if ( $?MUSTER_PE_HOSTS ) setenv PE_HOSTFILE `mktemp -p $TMPDIR pe_hostfile.XXXXXX`\n\
+     if ( $?PE_HOSTFILE ) sh -c 'printf %s \"$MUSTER_PE_HOSTS\" >\"$PE_HOSTFILE\"'\n";
+
 /// The program to be run: the script under the shell that `-S` or its first line names, `/bin/sh` if neither does; or the
 /// command.
 pub(super) fn script(request: &Request, program: &Program) -> Vec<u8> {
@@ -82,8 +86,8 @@ pub(super) fn script(request: &Request, program: &Program) -> Vec<u8> {
         None => first,
     };
     let mut text = first;
-    if request.pe.is_some() && is_shell(&text) {
-        text.extend_from_slice(HOST_FILE.as_bytes());
+    if request.pe.is_some() {
+        text.extend_from_slice(host_file(&text).as_bytes());
     }
     match request.binary {
         false => text.extend_from_slice(rest),
@@ -92,7 +96,8 @@ pub(super) fn script(request: &Request, program: &Program) -> Vec<u8> {
     text
 }
 
-fn is_shell(first_line: &[u8]) -> bool {
+/// The lines that make `PE_HOSTFILE`, in the language of the script; none in those that are no shell's.
+fn host_file(first_line: &[u8]) -> &'static str {
     let line = String::from_utf8_lossy(first_line);
     let mut words = line.trim_start_matches("#!").split_whitespace();
     let program = words.next().unwrap_or_default();
@@ -101,7 +106,11 @@ fn is_shell(first_line: &[u8]) -> bool {
         Some(name) => name,
         None => "",
     };
-    SHELLS.contains(&program)
+    match program {
+        shell if SHELLS.contains(&shell) => HOST_FILE,
+        "csh" | "tcsh" => HOST_FILE_CSH,
+        _ => "",
+    }
 }
 
 /// `-b y`: the shell reads the words, but those with blanks stay one; with `-shell n` all stay unchanged.
@@ -184,6 +193,9 @@ mod tests {
             ..Request::default()
         };
         assert!(of(&parallel, "#!/usr/bin/env bash\ntrue\n").contains("PE_HOSTFILE"));
+        assert!(
+            of(&parallel, "#!/bin/csh -f\ntrue\n").contains("\nif ( $?MUSTER_PE_HOSTS ) setenv")
+        );
         assert_eq!(
             of(&parallel, "#!/usr/bin/python3\n1\n"),
             "#!/usr/bin/python3\n1\n"

@@ -156,6 +156,25 @@ fn arrays_predecessors_and_parallel_environments() {
 }
 
 #[test]
+fn a_script_of_csh_has_the_file_of_its_hosts() {
+    if !std::path::Path::new("/bin/csh").exists() {
+        eprintln!("/bin/csh is not installed");
+        return;
+    }
+    let c = Cluster::start(2, 4);
+    std::fs::write(c.path("sge.conf"), "pe mpi $fill_up\n").unwrap();
+    c.ok("scontrol reconfigure");
+    c.write(
+        "pe.csh",
+        "#!/bin/csh -f\n#$ -cwd -j y -o out -pe mpi 6\ncat $PE_HOSTFILE $PE_HOSTFILE\n",
+    );
+    c.ok("qsub -terse -S /bin/csh -sync y pe.csh");
+    let hosts = c.read("out");
+    assert!(hosts.starts_with("n1 "), "{hosts}");
+    assert_eq!(hosts.lines().count(), 4, "{hosts}");
+}
+
+#[test]
 fn qsub_says_what_is_wrong_in_grid_engines_words() {
     let c = Cluster::start(1, 2);
     c.write(

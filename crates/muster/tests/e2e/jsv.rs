@@ -92,6 +92,69 @@ fn the_sites_verifier_sees_and_corrects_what_all_commands_submit() {
     assert!(c.run("sbatch --wrap true").err.contains("another one"));
 }
 
+/// Verifiers in Perl and Tcl of one behaviour, with handlers as their libraries take them.
+fn other_languages() -> [(&'static str, String); 2] {
+    let lib = libraries();
+    let perl = format!(
+        r#"#!/usr/bin/perl -w
+use strict;
+use lib '{lib}';
+use JSV qw( :DEFAULT jsv_send_env jsv_log_info );
+jsv_on_start(sub {{ jsv_send_env(); }});
+jsv_on_verify(sub {{
+    my %params = jsv_get_param_hash();
+    if ($params{{N}} eq 'REJ') {{ jsv_reject('not allowed here'); return; }}
+    if (exists $params{{l_hard}} && exists $params{{l_hard}}{{h_rt}} && $params{{l_hard}}{{h_rt}} > 600) {{
+        jsv_sub_add_param('l_hard', 'h_rt', 600);
+    }}
+    jsv_set_env('JSVVAR', 'hello ' . jsv_get_env('GIVEN'));
+    jsv_correct('changed');
+}});
+jsv_main();
+"#
+    );
+    let tcl = format!(
+        r#"#!/usr/bin/tclsh
+source {lib}/JSV.tcl
+proc jsv_on_start {{}} {{ jsv_send_env }}
+proc jsv_on_verify {{}} {{
+    if {{[jsv_get_param N] eq "REJ"}} {{ jsv_reject "not allowed here"; return }}
+    if {{[jsv_sub_is_param l_hard h_rt] && [jsv_sub_get_param l_hard h_rt] > 600}} {{
+        jsv_sub_add_param l_hard h_rt 600
+    }}
+    jsv_set_env JSVVAR "hello [jsv_get_env GIVEN]"
+    jsv_correct changed
+}}
+jsv_main
+"#
+    );
+    [("/usr/bin/perl", perl), ("/usr/bin/tclsh", tcl)]
+}
+
+#[test]
+fn verifiers_in_perl_and_tcl_use_the_functions_of_the_manual() {
+    let c = cluster(&shell("jsv_accept"), "");
+    for (interpreter, text) in other_languages() {
+        if !std::path::Path::new(interpreter).exists() {
+            eprintln!("{interpreter} is not installed");
+            continue;
+        }
+        program(&c, "jsv", &text);
+        let given = "qsub -terse -N COR -o out -j y -cwd -v GIVEN=x -l h_rt=3600";
+        let qsub = c.run(&format!("echo 'echo $JSVVAR' | {given}"));
+        assert_eq!((qsub.code, qsub.err.as_str()), (0, ""), "{interpreter}");
+        let job: u64 = qsub.out.trim().parse().unwrap();
+        c.until("it has run", || c.state(job) == "COMPLETED");
+        assert_eq!(c.read("out"), "hello x\n", "{interpreter}");
+        std::fs::remove_file(c.dir.join("out")).unwrap();
+        let limit = c.ok(&format!("squeue -h -a -t all -j {job} -o %l"));
+        assert_eq!(limit, "10:00", "{interpreter}");
+        let refused = c.run("qsub -N REJ -b y true");
+        let text = "Unable to run job: not allowed here\nExiting.\n";
+        assert_eq!(refused.err, text, "{interpreter}");
+    }
+}
+
 #[test]
 fn a_verifier_that_misbehaves_harms_its_submission_alone() {
     let c = cluster(

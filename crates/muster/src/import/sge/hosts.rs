@@ -1,7 +1,7 @@
 //! Hosts and their resources: nodes, generic resources, licenses, features.
 
 use super::Made;
-use super::dump::{Dump, Object};
+use super::dump::{Complex, Dump, Object};
 use muster_conf::grid_engine::Mapping;
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,6 +16,8 @@ pub(super) struct Resources {
     lines: Vec<String>,
     /// Features: complexes that are true or false.
     features: Vec<String>,
+    /// Complexes of memory that jobs use up on hosts.
+    memory: Vec<String>,
 }
 
 impl Resources {
@@ -65,6 +67,9 @@ pub(super) fn resources(dump: &Dump, made: &mut Made) -> Resources {
     let of_global = dump.global.as_ref().map(complex_values).unwrap_or_default();
     let of_queues: Vec<(String, String)> = dump.queues.iter().flat_map(complex_values).collect();
     let has = |list: &[(String, String)], name: &str| list.iter().any(|(own, _)| own == name);
+    let is_memory = |own: &&Complex| own.kind == "MEMORY" && own.consumable != "NO";
+    let memory = dump.complexes.iter().filter(is_memory);
+    all.memory = memory.map(|own| own.name.clone()).collect();
     let builtin = |name: &str| {
         let mut known = muster_conf::grid_engine::resources::Resources::default();
         let usual = ["slots", "arch", "hostname", "qname"];
@@ -163,7 +168,7 @@ fn write_host(host: &Object, slots: &HashMap<String, u32>, resources: &Resources
         ),
     }
     line.push_str(&sockets(&loads, cpus));
-    match loads.get("mem_total").and_then(|text| mib(text)) {
+    match memory_of(&loads, &own, resources) {
         Some(mib) => line.push_str(&format!(" RealMemory={mib}")),
         None => made.note(
             &format!("host {name}"),
@@ -191,6 +196,18 @@ fn write_host(host: &Object, slots: &HashMap<String, u32>, resources: &Resources
             );
         }
     }
+}
+
+/// Memory for jobs: as much as the host has, or less by a consumable.
+fn memory_of(
+    loads: &BTreeMap<String, String>,
+    own: &[(String, String)],
+    resources: &Resources,
+) -> Option<u64> {
+    let total = mib(loads.get("mem_total")?)?;
+    let counted = own.iter().filter(|(key, _)| resources.memory.contains(key));
+    let least = counted.filter_map(|(_, value)| mib(value)).min();
+    Some(least.map_or(total, |mib| mib.min(total)))
 }
 
 /// A load value that is a number above 0.

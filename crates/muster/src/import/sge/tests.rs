@@ -32,7 +32,7 @@ fn site() -> Dump {
     let mut dump = Dump::default();
     for (file, text) in [
         ("centry", complexes.to_owned()),
-        ("execution/n1", host("n1", "gpu=2(0 1),big=TRUE,h_vmem=16G,dock=a")),
+        ("execution/n1", host("n1", "gpu=2(0 1),big=TRUE,h_vmem=12G,dock=a")),
         ("execution/n2", host("n2", "gpu=2(0:SCC 1:ScC)")),
         ("execution/global", "hostname global\ncomplex_values lic=10\n".to_owned()),
         ("cqueues/all.q", queue("all.q", "@all", "h_rt INFINITY\ntmpdir /scratch\n")),
@@ -76,7 +76,7 @@ fn a_site_becomes_a_configuration() {
             "MaxArraySize=101",
             "SelectTypeParameters=CR_Core_Memory",
             "DefMemPerCPU=2048",
-            &format!("NodeName=n1 {node} Feature=big"),
+            &format!("NodeName=n1 {} Feature=big", node.replace("16384", "12288")),
             &format!("NodeName=n2 {node}"),
             "PartitionName=all Nodes=n[1-2] Default=YES MaxTime=INFINITE MaxCPUsPerNode=8",
             "PartitionName=long Nodes=n2 MaxTime=1440 AllowGroups=wheel AllowAccounts=p1 MaxCPUsPerNode=8",
