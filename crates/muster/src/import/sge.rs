@@ -113,7 +113,7 @@ fn convert(dump: &Dump, controller: Option<&str>) -> Result<Made> {
         .or(first)
         .context("no host is known: give --controller HOST")?;
     settings(dump, controller, &resources, &mut made);
-    memory::write(dump, &mut made);
+    memory::write(dump, &resources, &mut made);
     hosts::write(dump, &resources, &mut made);
     queues::write(dump, &mut made);
     resources.write(&mut made);

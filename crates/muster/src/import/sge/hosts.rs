@@ -199,7 +199,7 @@ fn write_host(host: &Object, slots: &HashMap<String, u32>, resources: &Resources
 }
 
 /// Memory for jobs: as much as the host has, or less by a consumable.
-fn memory_of(
+pub(super) fn memory_of(
     loads: &BTreeMap<String, String>,
     own: &[(String, String)],
     resources: &Resources,

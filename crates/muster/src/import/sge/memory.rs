@@ -2,11 +2,11 @@
 
 use super::Made;
 use super::dump::Dump;
-use super::hosts::{complex_values, cpus_of, loads_of, mib};
+use super::hosts::{Resources, complex_values, cpus_of, loads_of, memory_of, mib};
 
 /// Writes what is counted. Grid Engine counts memory where a consumable complex of hosts says so. A job that names none takes the
 /// complex's default of it there; here, without `DefMemPerCPU`, it would take all memory of its nodes.
-pub(super) fn write(dump: &Dump, made: &mut Made) {
+pub(super) fn write(dump: &Dump, resources: &Resources, made: &mut Made) {
     let of_hosts: Vec<String> = (dump.hosts.iter().flat_map(complex_values))
         .map(|(name, _)| name)
         .collect();
@@ -19,7 +19,7 @@ pub(super) fn write(dump: &Dump, made: &mut Made) {
     };
     made.slurm.push_str("SelectTypeParameters=CR_Core_Memory\n");
     let usual = mib(&complex.default);
-    let share = smallest_share(dump);
+    let share = smallest_share(dump, resources);
     if let Some(mib) = usual.or(share) {
         made.slurm.push_str(&format!("DefMemPerCPU={mib}\n"));
     }
@@ -37,11 +37,12 @@ pub(super) fn write(dump: &Dump, made: &mut Made) {
 }
 
 /// MiB of memory for each CPU of the host that has least.
-fn smallest_share(dump: &Dump) -> Option<u64> {
+fn smallest_share(dump: &Dump, resources: &Resources) -> Option<u64> {
     let shares = dump.hosts.iter().filter_map(|host| {
         let loads = loads_of(host);
-        let cpus = cpus_of(host, &loads, &complex_values(host))?;
-        Some(mib(loads.get("mem_total")?)? / u64::from(cpus.max(1)))
+        let own = complex_values(host);
+        let cpus = cpus_of(host, &loads, &own)?;
+        Some(memory_of(&loads, &own, resources)? / u64::from(cpus.max(1)))
     });
     shares.min().filter(|share| *share > 0)
 }

@@ -75,7 +75,7 @@ fn a_site_becomes_a_configuration() {
             "Licenses=lic:10",
             "MaxArraySize=101",
             "SelectTypeParameters=CR_Core_Memory",
-            "DefMemPerCPU=2048",
+            "DefMemPerCPU=1536",
             &format!("NodeName=n1 {} Feature=big", node.replace("16384", "12288")),
             &format!("NodeName=n2 {node}"),
             "PartitionName=all Nodes=n[1-2] Default=YES MaxTime=INFINITE MaxCPUsPerNode=8",
