@@ -383,7 +383,7 @@ impl Default for Own {
 }
 
 impl Own {
-    /// Of a new cluster. One whose users have tokens listens for them.
+    /// Settings of a new cluster. With tokens it listens for their users.
     fn new(home: &Home, has_tokens: bool) -> Result<Own> {
         if !has_tokens {
             return Ok(Own::default());
@@ -393,7 +393,7 @@ impl Own {
         Ok(Own { port, has_tokens })
     }
 
-    /// As a slurm.conf has them.
+    /// Settings that a slurm.conf has.
     fn of(conf: &Path) -> Own {
         let (config, _) = muster_conf::load(conf);
         Own {

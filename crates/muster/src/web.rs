@@ -15,7 +15,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 /// Port of slurmrestd, as in Slurm; another is taken where this one is in use.
 const PORT: u16 = 6820;
-/// How long the user is signed in, unless the site lets tokens live for less time.
+/// Seconds for which the user is signed in, unless the site lets tokens live for less time.
 const LIFESPAN_S: u32 = 8 * 3600;
 /// Bytes of a key.
 const KEY_BYTES: usize = 48;

@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
-/// What the server answers; nothing while it does not listen.
+/// The server's answer; nothing while it does not listen.
 fn get(place: &str, path: &str, token: &str) -> String {
     let mut answer = String::new();
     let Ok(mut stream) = TcpStream::connect(place.trim_start_matches("http://")) else {

@@ -272,7 +272,7 @@ fn extra_node_info(chosen: &ChosenOptions, ask: &mut ResourceAsk) -> Result<(), 
                 "Invalid numeric value \"{word}\" for {place} arg of -B."
             ))
         })?;
-        // Of this option and the field's own one, the last counts.
+        // The last one counts, this option or the one of the field.
         let last = chosen.strongest(&[own, "extra-node-info"]);
         if last.is_some_and(|option| option.row.long == "extra-node-info") {
             *field = Some(value);

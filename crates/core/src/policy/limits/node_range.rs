@@ -2,6 +2,7 @@
 //! Slurm, where one that asks for so many waits.
 
 use super::Scope;
+use super::verdict::limits_for;
 use crate::state::State;
 use muster_model::account_limits::TresAmounts;
 use muster_model::job::Job;
@@ -30,7 +31,7 @@ pub(crate) fn most_nodes(state: &State, job: &Job, partition: &str) -> Option<u3
     let node = |tres: &TresAmounts| tres.get("node");
     let mut known = NodeLimits::default();
     for scope in state.scopes_of(job, partition) {
-        let limits = state.limits_for(&scope, job);
+        let limits = limits_for(state, &scope, job);
         match scope {
             Scope::Qos(_) => {
                 known.qos_group = known.qos_group.or(node(&limits.grp_tres));

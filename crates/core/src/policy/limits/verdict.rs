@@ -276,6 +276,18 @@ impl Check<'_> {
     }
 }
 
+/// Limits of a scope for a job: `LimitFactor` of its QOS multiplies those on resources that associations have (sacctmgr(1)).
+pub(super) fn limits_for(state: &State, scope: &Scope, job: &Job) -> Limits {
+    let mut limits = state.limits_in(scope);
+    let qos = state.accounts.qos.get(state.qos_of(job));
+    let factor = qos.and_then(|qos| qos.limit_factor_millionths);
+    if let (Some(factor), false) = (factor.filter(|factor| *factor > 0), scope.is_of_qos()) {
+        limits.grp_tres.multiply(factor);
+        limits.max_tres.multiply(factor);
+    }
+    limits
+}
+
 impl State {
     /// Limits of a scope, and of what there was set above for a user in an account.
     pub(super) fn limits_in(&self, scope: &Scope) -> Limits {
@@ -295,18 +307,6 @@ impl State {
                 record.map(|q| q.limits.clone()).unwrap_or_default()
             }
         }
-    }
-
-    /// Limits of a scope for a job: `LimitFactor` of its QOS multiplies those on resources that associations have (sacctmgr(1)).
-    pub(super) fn limits_for(&self, scope: &Scope, job: &Job) -> Limits {
-        let mut limits = self.limits_in(scope);
-        let qos = self.accounts.qos.get(self.qos_of(job));
-        let factor = qos.and_then(|qos| qos.limit_factor_millionths);
-        if let (Some(factor), false) = (factor.filter(|factor| *factor > 0), scope.is_of_qos()) {
-            limits.grp_tres.multiply(factor);
-            limits.max_tres.multiply(factor);
-        }
-        limits
     }
 
     /// Whether anything is limited for a scope.
@@ -396,7 +396,7 @@ impl State {
         let none = CurrentUse::default();
         for scope in &scopes {
             check.scope = scope;
-            let limits = self.limits_for(scope, job);
+            let limits = limits_for(self, scope, job);
             if limits.is_empty() {
                 continue;
             }

@@ -54,7 +54,7 @@ pub(super) fn complex_values(host: &Object) -> Vec<(String, String)> {
     values(host.get("complex_values").unwrap_or_default())
 }
 
-/// What a host has measured.
+/// Load values of a host.
 pub(super) fn loads_of(host: &Object) -> BTreeMap<String, String> {
     let loads = values(host.get("load_values").unwrap_or_default());
     loads.into_iter().collect()

@@ -4,7 +4,7 @@ use super::Made;
 use super::dump::Dump;
 use super::hosts::{Resources, complex_values, cpus_of, loads_of, memory_of, mib};
 
-/// Writes what is counted. Grid Engine counts memory where a consumable complex of hosts says so. A job that names none takes the
+/// Writes the resources that are counted. Grid Engine counts memory where a consumable complex of hosts says so. A job that names none takes the
 /// complex's default of it there; here, without `DefMemPerCPU`, it would take all memory of its nodes.
 pub(super) fn write(dump: &Dump, resources: &Resources, made: &mut Made) {
     let of_hosts: Vec<String> = (dump.hosts.iter().flat_map(complex_values))
