@@ -123,9 +123,9 @@ Shows the cluster in a browser: serves the pages of slurmrestd and prints an add
   --listen HOST:PORT  where to listen (default: localhost:6820, or a free port of localhost)
   -h, --help          print this help
 
-The cluster is that of $SLURM_CONF, else the private one of 'muster up --web', else the site's. It needs tokens (docs/rest.md). The address
-has one behind the #, which browsers send to nobody: it is yours for 8 hours, or as long as the site allows. On another host than that of
-your browser, 'ssh -L 6820:localhost:6820 HOST' brings the pages to it.
+The cluster is that of $SLURM_CONF, else the private one of 'muster up --web', else the site's. It needs tokens
+(docs/rest.md). The address has one behind the #, which browsers send to nobody: it is yours for 8 hours, or as long as
+the site allows. On another host than that of your browser, 'ssh -L 6820:localhost:6820 HOST' brings the pages to it.
 ";
 
 const DOWN: &str = "\
