@@ -30,15 +30,7 @@ fn step(args: &[&str], commands: Option<&Path>) -> Result<()> {
     if let Some(commands) = commands {
         cargo.env("MUSTER_COMMANDS", commands);
     }
-    if std::env::var_os("RUST_TEST_THREADS").is_none() {
-        cargo.env("RUST_TEST_THREADS", test_threads().to_string());
-    }
     let status = cargo.args(args).status()?;
     ensure!(status.success(), "cargo {} failed", args.join(" "));
     Ok(())
-}
-
-/// Tests at a time. Those of whole clusters wait half of their time, so one more than there are processors keeps these busy.
-fn test_threads() -> usize {
-    std::thread::available_parallelism().map_or(2, usize::from) + 1
 }

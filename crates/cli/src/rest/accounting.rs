@@ -167,9 +167,12 @@ fn conditions(call: &mut Call<'_>) -> Result<RowConditions, CallFailure> {
         (low, high) => Some((low.unwrap_or(0), high.unwrap_or(u32::MAX))),
     };
     (all.cpus, all.nodes) = (range(cpus), range(nodes));
-    if all.start.is_none() && all.rows.is_empty() && !all.states_given {
-        // Without a window, all of accounting, as Slurm's does.
+    // Without a window, all of accounting, as Slurm's does, also of jobs in a state, of which sacct takes those of a moment.
+    if all.start.is_none() && all.rows.is_empty() {
         all.start = Some("1970-01-02".to_owned());
+    }
+    if all.end.is_none() && all.states_given {
+        all.end = Some("now".to_owned());
     }
     Ok(all)
 }

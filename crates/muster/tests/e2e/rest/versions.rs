@@ -13,7 +13,7 @@ fn v0_0_39_has_plain_times_states_and_statuses_and_numbers_that_may_be_unset() {
         return;
     };
     let owner = rest.of(OWNER);
-    let body = json!({"script": "#!/bin/sh\nexit 3", "job": {"name": "old", "tasks": 1,
+    let body = json!({"script": "#!/bin/sh\nexit 3", "job": {"name": "old", "tasks": 1, "standard_output": "/dev/null",
         "current_working_directory": "/tmp", "environment": ["PATH=/bin:/usr/bin"]}});
     let made = owner.post("/slurm/v0.0.39/job/submit", &body).ok();
     let id = made["job_id"].as_u64().unwrap();
@@ -54,6 +54,17 @@ fn v0_0_39_has_plain_times_states_and_statuses_and_numbers_that_may_be_unset() {
         names.contains(&&json!({"job_id": id, "step_id": "batch"})),
         "{names:?}"
     );
+
+    // A state alone does not narrow the times, as it does for sacct.
+    for (state, count) in [("FAILED", 1), ("COMPLETED", 0)] {
+        let path = format!("/slurmdb/v0.0.45/jobs?state={state}");
+        let found = owner.get(&path).ok();
+        assert_eq!(
+            found["jobs"].as_array().map(Vec::len),
+            Some(count),
+            "{path}"
+        );
+    }
 
     let nodes = owner.get("/slurm/v0.0.39/nodes").ok();
     assert!(nodes["nodes"][0]["boot_time"].is_u64(), "{nodes}");
